@@ -1,0 +1,48 @@
+# The one entry point for people and CI. `make` alone teaches.
+PYTHON ?= python3
+BIN := .venv/bin
+# One stamp per interpreter asked for: another PYTHON must not silently get the old .venv.
+INSTALLED := .venv/.installed-$(subst /,_,$(PYTHON))
+CODE := src tests $(wildcard bench)
+
+.DEFAULT_GOAL := help
+.PHONY: help install components check test torture bench lock build clean
+
+help: ## say what there is
+	@echo "kedge: every target first installs what it needs into .venv."
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Another interpreter: make PYTHON=python3.13 test"
+
+install: $(INSTALLED) ## make .venv with kedge (editable) and the locked tools
+
+$(INSTALLED): requirements.lock pyproject.toml scripts/install
+	@scripts/install "$(PYTHON)"
+	@touch $@
+
+components: $(INSTALLED) ## find or install the PostgreSQL that the tests use
+	@scripts/components
+
+check: $(INSTALLED) ## formatting, lint, types, import layers
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/pytest -q tests/test_layers.py
+
+test: $(INSTALLED) components ## all tests but the long ones
+	$(BIN)/pytest -n auto -m "not torture"
+
+torture: $(INSTALLED) components ## the long crash, race and scale tests, with their figures
+	KEDGE_TORTURE=1 $(BIN)/pytest -m torture -rA -s
+
+bench: $(INSTALLED) ## measure
+	$(BIN)/python -m bench
+
+lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml
+	scripts/lock
+
+build: $(INSTALLED) ## wheel and sdist in dist/
+	$(BIN)/hatchling build
+
+clean: ## remove .venv, caches and dist/
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,72 @@
+"""Why a message or a session failed, as on the wire; the exceptions of kedge are in `errors`."""
+
+from typing import Any
+
+from kedge.domain.values import Value
+
+
+class Failure(Value, frozen=True, kw_only=True):
+    """A named failure; one class for all of them, so that names kedge does not know survive."""
+
+    name: str
+    data: dict[str, Any]
+
+
+def aborted(message: str) -> Failure:
+    """Somebody stopped the turn."""
+    return Failure(name="MessageAbortedError", data={"message": message})
+
+
+def unknown(message: str, ref: str | None = None) -> Failure:
+    """Anything without a name of its own; `ref` finds it in the log."""
+    return _failure("UnknownError", message=message, ref=ref)
+
+
+def provider_auth(providerID: str, message: str) -> Failure:
+    """The provider refused the key."""
+    return Failure(name="ProviderAuthError", data={"providerID": providerID, "message": message})
+
+
+def output_length() -> Failure:
+    """The model reached its output limit."""
+    return Failure(name="MessageOutputLengthError", data={})
+
+
+def structured_output(message: str, retries: int) -> Failure:
+    """The model did not answer in the wanted form."""
+    return Failure(name="StructuredOutputError", data={"message": message, "retries": retries})
+
+
+def context_overflow(message: str, responseBody: str | None = None) -> Failure:
+    """The conversation no longer fits into the model's context."""
+    return _failure("ContextOverflowError", message=message, responseBody=responseBody)
+
+
+def content_filter(message: str) -> Failure:
+    """The provider's filter stopped the answer."""
+    return Failure(name="ContentFilterError", data={"message": message})
+
+
+def api(
+    message: str,
+    *,
+    isRetryable: bool,
+    statusCode: int | None = None,
+    responseHeaders: dict[str, str] | None = None,
+    responseBody: str | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Failure:
+    """The provider answered with an error."""
+    return _failure(
+        "APIError",
+        message=message,
+        statusCode=statusCode,
+        isRetryable=isRetryable,
+        responseHeaders=responseHeaders,
+        responseBody=responseBody,
+        metadata=metadata,
+    )
+
+
+def _failure(name: str, **data: object) -> Failure:
+    return Failure(name=name, data={key: value for key, value in data.items() if value is not None})

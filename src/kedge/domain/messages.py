@@ -1,0 +1,100 @@
+"""User and assistant messages as on the wire; their parts are in `parts`."""
+
+from typing import Any
+
+from kedge.domain.failures import Failure
+from kedge.domain.parts import Part
+from kedge.domain.sessions import FileDiff, TokenCount
+from kedge.domain.values import Value
+
+
+class MessageModel(Value, frozen=True, kw_only=True):
+    """The model a message was sent to; sessions name theirs with `ModelRef`."""
+
+    providerID: str
+    modelID: str
+    variant: str | None = None
+
+
+class MessageTime(Value, frozen=True, kw_only=True):
+    """When a message was made (this never changes) and, if the model wrote it, completed."""
+
+    created: int
+    completed: int | None = None
+
+
+class TextFormat(Value, tag_field="type", tag="text", frozen=True, kw_only=True):
+    """The answer is to be plain text."""
+
+
+class JsonSchemaFormat(Value, tag_field="type", tag="json_schema", frozen=True, kw_only=True):
+    """The answer is to be JSON that fits a schema."""
+
+    schema: dict[str, Any]
+    retryCount: int | None = None
+
+
+OutputFormat = TextFormat | JsonSchemaFormat
+
+
+class TurnSummary(Value, frozen=True, kw_only=True):
+    """What the turn of a user message changed."""
+
+    title: str | None = None
+    body: str | None = None
+    diffs: list[FileDiff]
+
+
+class UserMessage(Value, tag_field="role", tag="user", frozen=True, kw_only=True):
+    """What a person asked."""
+
+    id: str
+    sessionID: str
+    time: MessageTime
+    format: OutputFormat | None = None
+    summary: TurnSummary | None = None
+    agent: str
+    model: MessageModel
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+
+
+class MessagePath(Value, frozen=True, kw_only=True):
+    """Where the model worked."""
+
+    cwd: str
+    root: str
+
+
+class AssistantMessage(Value, tag_field="role", tag="assistant", frozen=True, kw_only=True):
+    """One step of the answer."""
+
+    id: str
+    sessionID: str
+    time: MessageTime
+    error: Failure | None = None
+    parentID: str
+    """The user message that this answers."""
+    modelID: str
+    providerID: str
+    mode: str
+    agent: str
+    path: MessagePath
+    summary: bool | None = None
+    """Whether it is the summary that a compaction wrote."""
+    cost: int | float
+    tokens: TokenCount
+    structured: Any = None
+    """The answer in the form that the user message's format asked for."""
+    variant: str | None = None
+    finish: str | None = None
+
+
+Message = UserMessage | AssistantMessage
+
+
+class MessageWithParts(Value, frozen=True, kw_only=True):
+    """A message and its parts, ordered by part id."""
+
+    info: Message
+    parts: list[Part]

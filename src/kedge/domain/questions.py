@@ -1,0 +1,31 @@
+"""Questions that a tool call puts to a person; waiting for the answer is the agent's concern."""
+
+from kedge.domain.permissions import ToolCallRef
+from kedge.domain.values import Value
+
+
+class QuestionOption(Value, frozen=True, kw_only=True):
+    """One answer to choose."""
+
+    label: str
+    description: str | None = None
+
+
+class QuestionInfo(Value, frozen=True, kw_only=True):
+    """One question with its options."""
+
+    question: str
+    header: str
+    options: list[QuestionOption]
+    multiple: bool | None = None
+    custom: bool | None = None
+    """Whether the person may type an answer of their own."""
+
+
+class QuestionRequest(Value, frozen=True, kw_only=True):
+    """A tool call waits for answers."""
+
+    id: str
+    sessionID: str
+    questions: list[QuestionInfo]
+    tool: ToolCallRef | None = None

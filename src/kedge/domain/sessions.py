@@ -1,0 +1,109 @@
+"""A session as on the wire; its titles and slugs are made in `naming`."""
+
+from typing import Any, Literal
+
+from kedge.domain.permissions import PermissionRule
+from kedge.domain.values import Value
+
+
+class CacheCount(Value, frozen=True, kw_only=True):
+    """Tokens read from and written to the provider's cache."""
+
+    read: int
+    write: int
+
+
+class TokenCount(Value, frozen=True, kw_only=True):
+    """Tokens used; only messages and steps have a total, sessions do not."""
+
+    input: int
+    output: int
+    reasoning: int
+    cache: CacheCount
+    total: int | None = None
+
+
+class ModelRef(Value, frozen=True, kw_only=True):
+    """The model a session uses; messages name theirs with `MessageModel`."""
+
+    id: str
+    providerID: str
+    variant: str | None = None
+
+
+class SessionTime(Value, frozen=True, kw_only=True):
+    """When things happened to a session, in milliseconds since the epoch."""
+
+    created: int
+    updated: int
+    compacting: int | None = None
+    archived: int | float | None = None
+    """Whatever finite number the client sent, zero and negative ones too."""
+
+
+class FileDiff(Value, frozen=True, kw_only=True):
+    """How one file changed."""
+
+    file: str | None = None
+    patch: str | None = None
+    additions: int
+    deletions: int
+    status: Literal["added", "deleted", "modified"] | None = None
+
+
+class SessionSummary(Value, frozen=True, kw_only=True):
+    """How much a session changed."""
+
+    additions: int
+    deletions: int
+    files: int
+    diffs: list[FileDiff] | None = None
+
+
+class Share(Value, frozen=True, kw_only=True):
+    """Where a shared session can be seen."""
+
+    url: str
+
+
+class RevertState(Value, frozen=True, kw_only=True):
+    """The boundary that a session is reverted to, until the next prompt makes it final."""
+
+    messageID: str
+    partID: str | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+
+
+class ForkOrigin(Value, frozen=True, kw_only=True):
+    """The session a fork was made from, and the first message it left out."""
+
+    sessionID: str
+    messageID: str | None = None
+
+
+class SessionInfo(Value, frozen=True, kw_only=True):
+    """A conversation about one directory of a worktree."""
+
+    id: str
+    slug: str
+    projectID: str
+    workspaceID: str | None = None
+    directory: str
+    path: str | None = None
+    """The directory relative to the worktree."""
+    parentID: str | None = None
+    """The session that this one is a subtask of; a fork has `fork` instead."""
+    fork: ForkOrigin | None = None
+    summary: SessionSummary | None = None
+    cost: int | float
+    tokens: TokenCount
+    share: Share | None = None
+    title: str
+    agent: str | None = None
+    model: ModelRef | None = None
+    version: str
+    metadata: dict[str, Any] | None = None
+    time: SessionTime
+    permission: list[PermissionRule] | None = None
+    revert: RevertState | None = None

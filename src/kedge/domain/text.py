@@ -1,0 +1,51 @@
+"""Making text from outside safe to store and send; whether it makes sense is not looked at."""
+
+import re
+
+# An escaped pair is one character and stays, as does every other escape; what is left is lone.
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    rb"|\\.",
+    re.DOTALL,
+)
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
+
+
+def mend_text(text: str) -> str:
+    """The text with surrogates joined where they are pairs and replaced where they are lone."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def utf8(text: str) -> bytes:
+    """The text in UTF-8, mended if need be."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return mend_text(text).encode()
+
+
+def mend_escapes(json: bytes) -> bytes:
+    """The JSON text with every escaped lone surrogate replaced."""
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if match["lone"] else match[0], json)
+
+
+def nested_deeper_than(limit: int, json: bytes) -> bool:
+    """Whether arrays and objects of well-formed JSON text are nested more than `limit` deep.
+
+    Counted from the text and not left to the interpreter, whose limit depends on who is calling:
+    what one caller may store, every other must be able to read.
+    """
+    if json.count(b"[") + json.count(b"{") <= limit:
+        return False
+    unescaped = json.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = unescaped.translate(_BRACES_TO_BRACKETS, _NOT_STRUCTURE)
+    brackets = b"".join(structure.split(b'"')[::2])
+    for _ in range(limit):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)

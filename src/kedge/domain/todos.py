@@ -1,0 +1,11 @@
+"""The todo list that a session keeps; who may change it is the engine's concern."""
+
+from kedge.domain.values import Value
+
+
+class Todo(Value, frozen=True, kw_only=True):
+    """One line of a session's todo list; it has no id, the list is always replaced whole."""
+
+    content: str
+    status: str
+    priority: str

@@ -1,0 +1,134 @@
+"""JSON in and out for every value of kedge; what the values mean is said in their own modules.
+
+What `encode` accepts, `decode` reads. Keys that a value does not know survive in its `extra`.
+"""
+
+import functools
+import math
+import re
+from typing import Any, NoReturn, TypeVar, overload
+
+import msgspec
+
+from kedge.domain.errors import InvalidInput
+from kedge.domain.extras import Json, gather, plain, shape_of
+from kedge.domain.text import mend_escapes, nested_deeper_than, utf8
+from kedge.domain.values import EXTRA_KEY, Value
+
+__all__ = ["MAX_DEPTH", "Value", "convert", "decode", "encode"]
+
+T = TypeVar("T")
+
+MAX_DEPTH = 128
+"""How deep arrays and objects may be nested."""
+
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
+_EXTRA = EXTRA_KEY.encode()
+_EXTRA_ESCAPED = b"\\udbff\\udfff"
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD]")
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * len(str(_MAX_INT))
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(value: object) -> str:
+    """The JSON text of a value; lone surrogates become U+FFFD."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        _refuse(error)
+    _check_depth(text)
+    # The encoder writes NaN and infinities as null.
+    if b"null" in text or _has_long_number(text):
+        _check_numbers(plain(value))
+    return text.decode()
+
+
+def _encode(value: object) -> bytes:
+    try:
+        text = _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(plain(value))
+    return _encoder.encode(plain(value)) if _EXTRA in text else text
+
+
+@overload
+def decode(raw: str | bytes, type: type[T]) -> T: ...
+@overload
+def decode(raw: str | bytes, type: object) -> Any: ...  # noqa: ANN401 - a union is no type[T]
+def decode(raw: str | bytes, type: object) -> object:
+    """The value in a JSON text; escaped lone surrogates become U+FFFD."""
+    text = utf8(raw) if isinstance(raw, str) else raw
+    may_spell_extra = _EXTRA in text
+    if _SURROGATE_ESCAPE.search(text):
+        text = mend_escapes(text)
+        may_spell_extra = may_spell_extra or _EXTRA_ESCAPED in text.lower()
+    try:
+        value = _decode_gathered(text, type) if may_spell_extra else _decode(text, type)
+    except (ValueError, RecursionError) as error:
+        _refuse(error)
+    _check_depth(text)
+    if _has_long_number(text):
+        _check_numbers(msgspec.json.decode(text))
+    return value
+
+
+def _decode(text: bytes, type: object) -> object:
+    try:
+        return _decoder(type).decode(text)
+    except msgspec.ValidationError:
+        return _decode_gathered(text, type)
+
+
+def _decode_gathered(text: bytes, type: object) -> object:
+    gathered = gather(msgspec.json.decode(text), shape_of(type))
+    return msgspec.convert(gathered, type)
+
+
+@functools.cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 - a union is no type[T]
+    return msgspec.json.Decoder(type)
+
+
+@overload
+def convert(obj: object, type: type[T]) -> T: ...
+@overload
+def convert(obj: object, type: object) -> Any: ...  # noqa: ANN401 - a union is no type[T]
+def convert(obj: object, type: object) -> object:
+    """The value in an object of JSON's own types, by the same rules as `decode`."""
+    return decode(encode(obj), type)
+
+
+def _check_depth(text: bytes) -> None:
+    if nested_deeper_than(MAX_DEPTH, text):
+        raise InvalidInput(f"Nested more than {MAX_DEPTH} levels deep")
+
+
+def _has_long_number(text: bytes) -> bool:
+    return _LONG_NUMBER in text.translate(_DIGITS_TO_ZERO)
+
+
+def _check_numbers(obj: Json) -> None:
+    pending = [obj]
+    while pending:
+        match pending.pop():
+            case dict() as members:
+                pending.extend(members.values())
+            case list() as items:
+                pending.extend(items)
+            case float() as number if not math.isfinite(number):
+                raise InvalidInput(f"Expected a finite number, got {number}")
+            case int() as number if not _MIN_INT <= number <= _MAX_INT:
+                raise InvalidInput("Expected an integer of at most 64 bits, got a larger one")
+
+
+def _refuse(error: Exception) -> NoReturn:
+    match error:
+        case RecursionError():
+            raise InvalidInput(f"Nested more than {MAX_DEPTH} levels deep") from error
+        case UnicodeError():
+            raise InvalidInput("JSON is malformed: it is not UTF-8") from error
+    # The path is written by msgspec like this: Expected `str`, got `int` - at `$.parts[0].text`
+    _, _, path = str(error).partition(" - at `")
+    raise InvalidInput(str(error), field=path.removesuffix("`") or None) from error

@@ -1,0 +1,79 @@
+"""Opens an engine: finds the data folder, chooses the database, starts and stops everything."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from kedge.domain.clock import Clock, SystemClock
+from kedge.domain.errors import InvalidInput, StoreReadOnly, StoreUnavailable
+from kedge.domain.ids import IdMaker
+from kedge.engine.engine import Engine
+from kedge.engine.settings import Settings, data_folder, database_address
+from kedge.store.port import Store
+
+
+@asynccontextmanager
+async def open(
+    directory: str | os.PathLike[str] = ".",
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    database: str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    random: Callable[[int], bytes] = os.urandom,
+) -> AsyncIterator[Engine]:
+    """An engine on a directory, for as long as the block lasts.
+
+    Data is kept in `data_dir`, else in `KEDGE_DATA_DIR`, else in the user's data home. `database`
+    is a file, or a `postgresql://` address; else `KEDGE_DATABASE_URL`, else the file `kedge.db` in
+    the data folder.
+    """
+    chosen_clock = clock or SystemClock()
+    ids = IdMaker(chosen_clock, random)
+    store = await open_store(database_address(database), data_folder(data_dir), ids)
+    engine = Engine(
+        store, clock=chosen_clock, ids=ids, random=random, settings=settings or Settings()
+    )
+    try:
+        await engine.start(directory)
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def open_store(address: str | None, folder: Path, ids: IdMaker) -> Store:
+    """The database at an address; None for the embedded one in a folder."""
+    if address is not None and address.startswith(("postgresql://", "postgres://")):
+        from kedge.store.postgres.store import PostgresStore
+
+        return await PostgresStore.open(address, ids)
+    from kedge.store.sqlite.store import SqliteStore
+
+    if address is None:
+        _make_folder(folder)
+        return await SqliteStore.open(folder / "kedge.db", ids)
+    if "://" in address:
+        raise InvalidInput(
+            f"{address.partition('://')[0]}:// is not a database kedge knows; give a file or a"
+            " postgresql:// address",
+            field="database",
+        )
+    path = _file(address)
+    _make_folder(path.parent)
+    return await SqliteStore.open(path, ids)
+
+
+def _file(address: str) -> Path:
+    return Path(address).expanduser().absolute()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except PermissionError as error:
+        raise StoreReadOnly(
+            f"the data folder {folder} cannot be made; choose another with KEDGE_DATA_DIR"
+        ) from error
+    except OSError as error:
+        raise StoreUnavailable(f"the data folder {folder} cannot be used: {error}") from error

@@ -1,0 +1,169 @@
+"""The sessions this engine runs: takes their leases, hears what others ask of them, lets go of
+them."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+from kedge.domain import failures, wire
+from kedge.domain.clock import Clock
+from kedge.domain.events import SessionRequest
+from kedge.domain.ids import IdMaker
+from kedge.domain.status import Idle, SessionStatus
+from kedge.engine.events import EventLog
+from kedge.engine.keeping import LeaseKeeper
+from kedge.engine.owners import owner_lives, this_process
+from kedge.engine.settings import Settings
+from kedge.store.port import Store
+from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, take_over
+from kedge.store.verbs.requests import add_request
+
+_log = logging.getLogger(__name__)
+_PAGE = 500
+_LOOK = 0.05
+"""Seconds between two looks at a session that is to stop in another process."""
+
+INTERRUPTED = "The process that ran this session ended before it was finished"
+
+
+class Runs:
+    """What this engine runs, and what it knows of the runs of others."""
+
+    def __init__(
+        self, store: Store, events: EventLog, ids: IdMaker, clock: Clock, settings: Settings
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._ids = ids
+        self._clock = clock
+        self._settings = settings
+        self._here = this_process(secrets.token_hex(8))
+        self.owner = wire.encode(self._here)
+        self.ttl = round(settings.lease_time * 1000)
+        self._keeper = LeaseKeeper(store, self.owner, settings.lease_time)
+        self._stoppers: dict[str, Callable[[], None]] = {}
+        self._nothing_runs = asyncio.Event()
+        self._nothing_runs.set()
+        self._listener: asyncio.Task[None] | None = None
+
+    def alive_in(
+        self, session_id: str, stop: Callable[[], None] | None = None
+    ) -> Callable[[str, bool], bool]:
+        """The judge of whether an owner of this session still runs it, other than the run of
+        `stop`."""
+
+        def is_alive(owner: str, expired: bool) -> bool:
+            if owner == self.owner:
+                # A run of our own that could not give back its lease is over all the same.
+                return self._stoppers.get(session_id) not in (None, stop)
+            return owner_lives(owner, expired, self._here)
+
+        return is_alive
+
+    async def starting(self, session_id: str, stop: Callable[[], None]) -> None:
+        """A run is about to take its lease; `stop` is called when somebody wants it to end."""
+        if self._listener is None:
+            ready = asyncio.Event()
+            self._listener = asyncio.create_task(self._listen(ready))
+            await ready.wait()
+        self._keeper.start()
+        self._stoppers.setdefault(session_id, stop)
+        self._nothing_runs.clear()
+
+    def ended(self, session_id: str, stop: Callable[[], None]) -> None:
+        """The run is over, whether or not it got its lease."""
+        if self._stoppers.get(session_id) == stop:
+            del self._stoppers[session_id]
+            if not self._stoppers:
+                self._nothing_runs.set()
+
+    async def status(self, session_id: str) -> SessionStatus:
+        """What a session is doing, wherever it runs."""
+        owner, expired, status = await self._store.read(partial(lease_of, session_id))
+        if owner is None or not self.alive_in(session_id)(owner, expired):
+            return Idle()
+        return status
+
+    async def statuses(self) -> dict[str, LeaseState]:
+        """Every session that runs somewhere."""
+        return {
+            lease.session_id: lease
+            for lease in await self._held()
+            if self.alive_in(lease.session_id)(lease.owner, lease.expired)
+        }
+
+    async def stop(self, session_id: str) -> bool:
+        """Ask a run to stop, wherever it is, and wait; tells whether the session is idle now."""
+        deadline = asyncio.get_running_loop().time() + self._settings.stop_patience
+        asked = False
+        while not isinstance(await self.status(session_id), Idle):
+            if not asked:
+                asked = True
+                request = partial(add_request, session_id, self._ids.request(), "abort")
+                await self._store.write(request)
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(_LOOK)
+        return True
+
+    async def revoke(self, session_id: str) -> None:
+        """Take a session from an owner that does not let go; its writes are refused from now on."""
+        error = failures.aborted("The session was taken from a process that did not stop")
+        await self._take_over(session_id, lambda owner, expired: False, error)
+
+    async def recover(self) -> list[str]:
+        """End the runs of processes that are gone; tells which sessions they were."""
+        error = failures.aborted(INTERRUPTED)
+        recovered = []
+        for lease in await self._held():
+            is_alive = self.alive_in(lease.session_id)
+            gone = not is_alive(lease.owner, lease.expired)
+            if gone and await self._take_over(lease.session_id, is_alive, error):
+                recovered.append(lease.session_id)
+        return recovered
+
+    async def close(self) -> None:
+        """Stop every run of this engine and wait until each has recorded that it was stopped."""
+        for stop in list(self._stoppers.values()):
+            stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.stop_patience):
+                await self._nothing_runs.wait()
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+        await asyncio.to_thread(self._keeper.stop)
+
+    async def _take_over(
+        self, session_id: str, is_alive: Callable[[str, bool], bool], error: failures.Failure
+    ) -> bool:
+        script = partial(
+            take_over,
+            session_id,
+            self.owner,
+            is_alive=is_alive,
+            now=self._clock.now(),
+            error=error,
+        )
+        return await self._store.write_bulk(script)
+
+    async def _held(self) -> list[LeaseState]:
+        found: list[LeaseState] = []
+        while page := await self._store.scan(
+            partial(held_leases, found[-1].session_id if found else "", _PAGE)
+        ):
+            found += page
+        return found
+
+    async def _listen(self, ready: asyncio.Event) -> None:
+        async with self._events.subscribe() as events:
+            ready.set()
+            async for event in events:
+                if event.type != SessionRequest.type or event.session_id not in self._stoppers:
+                    continue
+                request = event.properties
+                if isinstance(request, SessionRequest) and request.kind == "abort":
+                    self._stoppers[event.session_id]()

@@ -1,0 +1,322 @@
+"""One session: read and change it, its messages, parts and todos; fork it, run turns in it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import InvalidInput
+from kedge.domain.events import PartDelta
+from kedge.domain.ids import check_id
+from kedge.domain.messages import Message, MessageModel, MessageWithParts
+from kedge.domain.naming import fork_title, slug
+from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolCompleted, ToolPart
+from kedge.domain.permissions import PermissionRule
+from kedge.domain.sessions import (
+    CacheCount,
+    ForkOrigin,
+    SessionInfo,
+    SessionTime,
+    TokenCount,
+)
+from kedge.domain.status import SessionStatus
+from kedge.domain.todos import Todo
+from kedge.engine.inputs import check_limit, check_text, check_time, check_values
+from kedge.store.cursors import PageCursor
+from kedge.store.verbs.forks import fork_session
+from kedge.store.verbs.messages import get_message, message_page, put_message, remove_message
+from kedge.store.verbs.parts import get_part, put_part, remove_part
+from kedge.store.verbs.sessions import (
+    archived,
+    change_session,
+    child_sessions,
+    delete_session,
+    forks_of_session,
+    get_session,
+    session_tree,
+    touched,
+)
+from kedge.store.verbs.todos import TodoVersion, get_todos, put_todos, todo_history
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.turns import Turn
+
+NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, write=0))
+
+LARGE_VALUE = 64 * 1024
+"""Characters above which a value is stored beside the event loop and not on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageList:
+    """Neighbouring messages, oldest first."""
+
+    messages: list[MessageWithParts]
+    older: str | None
+    """Hand it back as `before` to get the messages before these; None if there are none."""
+    newer: str | None
+    """Hand it back as `after` to get the messages after these; None if there were none."""
+
+
+class Session:
+    """A session as it was when this handle was made or last refreshed."""
+
+    def __init__(self, engine: "Engine", info: SessionInfo) -> None:
+        self._engine = engine
+        self.info = info
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.title!r}>"
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.info.id
+
+    @property
+    def title(self) -> str:
+        """The session's title."""
+        return self.info.title
+
+    @property
+    def origin(self) -> ForkOrigin | None:
+        """Where this session was forked from, if it was."""
+        return self.info.fork
+
+    async def refresh(self) -> "Session":
+        """Read the session again; returns this handle."""
+        self.info = await self._engine.store.read(partial(get_session, self.id))
+        return self
+
+    async def status(self) -> SessionStatus:
+        """What the session is doing, in whatever process."""
+        return await self._engine.runs.status(self.id)
+
+    async def update(
+        self,
+        *,
+        title: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        permission: Sequence[PermissionRule] | None = None,
+        archived: bool | int | float | None = None,
+    ) -> "Session":
+        """Change what is given and leave the rest; returns this handle.
+
+        `metadata` replaces, `permission` is added to the rules there are. `archived` is True (now),
+        a time in milliseconds, or False to take the session out of the archive. Title and archive
+        do not count as activity: they leave `time.updated` alone.
+        """
+        now = self._engine.clock.now()
+        for change in self._changes(now, title, metadata, permission, archived):
+            self.info = await self._engine.store.write(partial(change_session, self.id, change))
+        return self
+
+    def _changes(
+        self,
+        now: int,
+        title: str | None,
+        metadata: dict[str, Any] | None,
+        permission: Sequence[PermissionRule] | None,
+        archive: bool | int | float | None,
+    ) -> list[Callable[[SessionInfo], SessionInfo]]:
+        changes: list[Callable[[SessionInfo], SessionInfo]] = []
+        if title is not None:
+            changes.append(_setting(title=check_text(title, "title")))
+        if metadata is not None:
+            replaced = _setting(metadata=wire.convert(metadata, dict[str, Any]))
+            changes.append(lambda info: touched(replaced(info), now))
+        if permission is not None:
+            rules = check_values(permission, PermissionRule, "permission")
+            changes.append(lambda info: touched(_with_rules(info, rules), now))
+        if archive is not None:
+            at = _archive_time(archive, now)
+            changes.append(lambda info: archived(info, at))
+        return changes
+
+    async def delete(self) -> None:
+        """Hide the session and its subtasks, stopping what runs; see `Sessions.restore`."""
+        for each in await self._engine.store.read(partial(session_tree, self.id)):
+            if not await self._engine.runs.stop(each):
+                await self._engine.runs.revoke(each)
+        now = self._engine.clock.now()
+        await self._engine.store.write_bulk(partial(delete_session, self.id, now))
+
+    async def abort(self) -> bool:
+        """Stop what runs in this session, in whatever process; tells whether it is idle now."""
+        return await self._engine.runs.stop(self.id)
+
+    async def children(self) -> list["Session"]:
+        """The subtasks of this session."""
+        return self._handles(await self._engine.store.scan(partial(child_sessions, self.id)))
+
+    async def forks(self) -> list["Session"]:
+        """The sessions that were forked from this one."""
+        return self._handles(await self._engine.store.scan(partial(forks_of_session, self.id)))
+
+    async def fork(self, before: str | None = None) -> "Session":
+        """A new session with everything before a message, or with everything."""
+        engine = self._engine
+        now = engine.clock.now()
+        origin = await engine.store.read(partial(get_session, self.id))
+        info = SessionInfo(
+            id=engine.ids.session(),
+            slug=slug(engine.random),
+            projectID=origin.projectID,
+            directory=origin.directory,
+            path=origin.path,
+            title=fork_title(origin.title),
+            version=engine.version,
+            metadata=origin.metadata,
+            permission=origin.permission,
+            fork=ForkOrigin(
+                sessionID=origin.id,
+                messageID=None if before is None else check_id("msg", before),
+            ),
+            time=SessionTime(created=now, updated=now),
+            cost=0,
+            tokens=NO_TOKENS,
+        )
+        filled = await engine.store.write_bulk(partial(fork_session, info, engine.ids, now))
+        return Session(engine, filled)
+
+    async def messages(
+        self, *, limit: int = 100, before: str | None = None, after: str | None = None
+    ) -> MessageList:
+        """The newest messages, or those next to a cursor; always oldest first."""
+        if before is not None and after is not None:
+            raise InvalidInput("give only one of before and after")
+        page = await self._engine.store.scan(
+            partial(
+                message_page,
+                self.id,
+                before=None if before is None else PageCursor.parse(before),
+                after=None if after is None else PageCursor.parse(after),
+                limit=check_limit(limit),
+            )
+        )
+        return MessageList(
+            [text.decoded() for text in page.messages],
+            str(page.older) if page.older else None,
+            str(page.newer) if page.newer else None,
+        )
+
+    async def message(self, id: str) -> MessageWithParts:
+        """One message with its parts."""
+        script = partial(get_message, self.id, check_id("msg", id))
+        return (await self._engine.store.read(script)).decoded()
+
+    async def put_message(self, message: Message) -> Message:
+        """Store a message, new or changed; gives it back with the time it was created."""
+        self._check_mine(message.sessionID)
+        check_id("msg", message.id)
+        return await self._engine.store.write(partial(put_message, message))
+
+    async def remove_message(self, id: str) -> bool:
+        """Remove a message and its parts; tells whether it was there."""
+        script = partial(remove_message, self.id, check_id("msg", id))
+        return await self._engine.store.write_bulk(script)
+
+    async def part(self, message_id: str, id: str) -> Part:
+        """One part of a message."""
+        check_id("msg", message_id)
+        return await self._engine.store.read(
+            partial(get_part, self.id, message_id, check_id("prt", id))
+        )
+
+    async def put_part(self, part: Part) -> None:
+        """Store a part, new or changed."""
+        self._check_mine(part.sessionID)
+        check_id("msg", part.messageID)
+        check_id("prt", part.id)
+        store = self._engine.store
+        write = store.write_bulk if is_large(part) else store.write
+        await write(partial(put_part, part, now=self._engine.clock.now()))
+
+    async def remove_part(self, message_id: str, id: str) -> bool:
+        """Remove a part; tells whether it was there."""
+        check_id("msg", message_id)
+        script = partial(remove_part, self.id, message_id, check_id("prt", id))
+        return await self._engine.store.write(script)
+
+    def delta(self, message_id: str, part_id: str, text: str, *, offset: int) -> None:
+        """Tell those who listen that a part's text goes on; nothing is stored."""
+        self._engine.events.announce(
+            PartDelta(
+                sessionID=self.id,
+                messageID=check_id("msg", message_id),
+                partID=check_id("prt", part_id),
+                field="text",
+                delta=check_text(text, "text"),
+            ),
+            session_id=self.id,
+            project_id=self.info.projectID,
+            directory=self.info.directory,
+            offset=offset,
+        )
+
+    async def todos(self) -> list[Todo]:
+        """The todo list as it is now."""
+        return await self._engine.store.read(partial(get_todos, self.id))
+
+    async def set_todos(self, todos: Sequence[Todo], *, message_id: str | None = None) -> None:
+        """Replace the whole todo list; the message is the one that wrote it."""
+        checked = check_values(todos, Todo, "todos")
+        now = self._engine.clock.now()
+        if message_id is not None:
+            check_id("msg", message_id)
+        await self._engine.store.write(
+            partial(put_todos, self.id, checked, now=now, message_id=message_id)
+        )
+
+    async def todo_history(self) -> list[TodoVersion]:
+        """Every state the todo list was in, oldest first."""
+        return await self._engine.store.scan(partial(todo_history, self.id))
+
+    def turn(
+        self,
+        prompt: str | Sequence[Part],
+        *,
+        agent: str = "build",
+        model: MessageModel | None = None,
+        message_id: str | None = None,
+    ) -> "Turn":
+        """A turn to be entered with `async with`: a prompt and what an agent does about it."""
+        from kedge.engine.turns import Turn
+
+        return Turn(self._engine, self, prompt, agent=agent, model=model, message_id=message_id)
+
+    def _handles(self, infos: Sequence[SessionInfo]) -> list["Session"]:
+        return [Session(self._engine, info) for info in infos]
+
+    def _check_mine(self, session_id: str) -> None:
+        if session_id != self.id:
+            raise InvalidInput(f"this belongs to session {session_id}, not {self.id}")
+
+
+def is_large(part: Part) -> bool:
+    """Whether storing the part would hold up the event loop."""
+    match part:
+        case TextPart(text=text) | ReasoningPart(text=text) | FilePart(url=text):
+            return len(text) > LARGE_VALUE
+        case ToolPart(state=ToolCompleted(output=output)):
+            return len(output) > LARGE_VALUE
+        case _:
+            return False
+
+
+def _setting(**fields: Any) -> Callable[[SessionInfo], SessionInfo]:  # noqa: ANN401 - any field
+    return lambda info: msgspec.structs.replace(info, **fields)
+
+
+def _with_rules(info: SessionInfo, rules: list[PermissionRule]) -> SessionInfo:
+    return msgspec.structs.replace(info, permission=[*(info.permission or []), *rules])
+
+
+def _archive_time(archive: bool | int | float, now: int) -> int | float | None:
+    if archive is True:
+        return now
+    return None if archive is False else check_time(archive, "archived")

@@ -1,0 +1,202 @@
+"""The sessions of a database: create, find, list, search, delete and restore them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kedge.domain import wire
+from kedge.domain.errors import InvalidInput
+from kedge.domain.ids import check_id
+from kedge.domain.naming import default_title, slug
+from kedge.domain.permissions import PermissionRule
+from kedge.domain.sessions import ModelRef, SessionInfo, SessionTime
+from kedge.engine.inputs import check_limit, check_text, check_time, check_values
+from kedge.engine.session import NO_TOKENS, Session
+from kedge.engine.worktrees import check_path
+from kedge.store.cursors import PageCursor
+from kedge.store.script import Script
+from kedge.store.verbs.places import (
+    EVERYWHERE,
+    SessionPage,
+    directory_place,
+    path_place,
+    session_page,
+)
+from kedge.store.verbs.search import SearchHit, search, search_sessions, words_of
+from kedge.store.verbs.sessions import (
+    create_session,
+    deleted_sessions,
+    get_session,
+    restore_session,
+)
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+
+_FIRST_TIME = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionList:
+    """A page of sessions, the one changed last first."""
+
+    sessions: list[Session]
+    cursor: str | None
+    """Hand it back to get the next page; None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A page of places where words were found."""
+
+    hits: list[SearchHit]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedSession:
+    """A session that can still be restored."""
+
+    info: SessionInfo
+    time_deleted: int
+
+
+class Sessions:
+    """All sessions of the engine's database; new ones belong to the engine's directory."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+
+    async def create(
+        self,
+        title: str | None = None,
+        *,
+        parent: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        agent: str | None = None,
+        model: ModelRef | None = None,
+        metadata: dict[str, Any] | None = None,
+        permission: Sequence[PermissionRule] | None = None,
+        id: str | None = None,
+    ) -> Session:
+        """A new session, of the engine's directory unless another is given.
+
+        `parent` makes it a subtask of another session; a fork is made with `Session.fork`.
+        """
+        engine = self._engine
+        place = await engine.locate(directory) if directory is not None else engine.place
+        now = engine.clock.now()
+        if parent is not None:
+            check_id("ses", parent)
+        info = SessionInfo(
+            id=engine.ids.session() if id is None else check_id("ses", id),
+            slug=slug(engine.random),
+            projectID=place.project.id,
+            directory=place.directory,
+            path=place.path,
+            parentID=parent,
+            title=default_title(now, parent is not None)
+            if title is None
+            else check_text(title, "title"),
+            version=engine.version,
+            agent=None if agent is None else check_text(agent, "agent"),
+            model=None if model is None else wire.convert(model, ModelRef),
+            metadata=None if metadata is None else wire.convert(metadata, dict[str, Any]),
+            permission=None
+            if permission is None
+            else check_values(permission, PermissionRule, "permission"),
+            time=SessionTime(created=now, updated=now),
+            cost=0,
+            tokens=NO_TOKENS,
+        )
+        await engine.store.write(partial(create_session, info, place.worktree))
+        return Session(engine, info)
+
+    async def get(self, id: str) -> Session:
+        """The session with this id, whatever directory it belongs to."""
+        info = await self._engine.store.read(partial(get_session, check_id("ses", id)))
+        return Session(self._engine, info)
+
+    async def list(
+        self,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        path: str | None = None,
+        everywhere: bool = False,
+        roots: bool | None = None,
+        archived: bool | None = None,
+        start: int | float | None = None,
+        search: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> SessionList:
+        """Sessions, the one changed last first: of the engine's project, unless told otherwise.
+
+        `directory` takes those of exactly this directory, `path` those at or below a path in the
+        project, `everywhere` those of all projects. `roots` and `archived` are True (only those),
+        False (none of those) or None (all). `start` leaves out what did not change since. With
+        `search`, only sessions that hold these words are listed, title matches first.
+        """
+        check_limit(limit)
+        begin = _FIRST_TIME if start is None else int(check_time(start, "start"))
+        place = self._place(directory, path, everywhere)
+        after = None if cursor is None else PageCursor.parse(cursor)
+        find: Callable[..., Script[SessionPage]] = session_page
+        if search is not None:
+            words = words_of(check_text(search, "search"))
+            if not words:
+                return SessionList([], None)
+            await self._engine.upkeep.index()
+            find = partial(search_sessions, words)
+        script = partial(
+            find, place, roots=roots, archived=archived, start=begin, after=after, limit=limit
+        )
+        page = await self._engine.store.scan(script)
+        handles = [Session(self._engine, info) for info in page.sessions]
+        return SessionList(handles, str(page.next) if page.next else None)
+
+    async def search(
+        self, words: str, *, limit: int = 30, cursor: str | None = None
+    ) -> SearchResult:
+        """Where words are found in titles, messages and tool calls, title matches first.
+
+        Each word matches from its beginning; case and accents do not matter.
+        """
+        check_limit(limit)
+        after = None if cursor is None else PageCursor.parse(cursor)
+        wanted = words_of(check_text(words, "words"))
+        if not wanted:
+            return SearchResult([], None)
+        await self._engine.upkeep.index()
+        page = await self._engine.store.scan(partial(search, wanted, after=after, limit=limit))
+        return SearchResult(page.hits, str(page.next) if page.next else None)
+
+    async def deleted(
+        self, *, limit: int = 100, cursor: str | None = None
+    ) -> Sequence[DeletedSession]:
+        """Deleted sessions that can still be restored, longest deleted first."""
+        after = PageCursor(_FIRST_TIME, "") if cursor is None else PageCursor.parse(cursor)
+        script = partial(deleted_sessions, (after.at, after.id), check_limit(limit))
+        found = await self._engine.store.scan(script)
+        return [DeletedSession(info, deleted) for info, deleted in found]
+
+    async def restore(self, id: str) -> Session:
+        """Bring a deleted session back, with the subtasks that were deleted along with it."""
+        script = partial(restore_session, check_id("ses", id))
+        info = await self._engine.store.write_bulk(script)
+        return Session(self._engine, info)
+
+    def _place(
+        self, directory: str | os.PathLike[str] | None, path: str | None, everywhere: bool
+    ) -> str:
+        if sum((directory is not None, path is not None, everywhere)) > 1:
+            raise InvalidInput("give only one of directory, path and everywhere")
+        if everywhere:
+            return EVERYWHERE
+        if directory is not None:
+            # Not looked up: sessions of a folder that is gone can still be listed.
+            return directory_place(check_path(os.path.realpath(os.fspath(directory))))
+        below = "" if path is None else check_text(path, "path").strip("/")
+        return path_place(self._engine.place.project.id, below)

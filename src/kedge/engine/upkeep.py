@@ -1,0 +1,93 @@
+"""What an engine does in the background: fills the search index, purges what was deleted long ago,
+thins out old events.
+
+Every process may do it; the store makes sure that the work is done once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from kedge.domain.clock import Clock
+from kedge.domain.errors import KedgeError
+from kedge.engine.settings import Settings
+from kedge.store.port import Store
+from kedge.store.verbs.retention import (
+    begin_compaction,
+    compact_session,
+    expired_sessions,
+    purge_session,
+)
+from kedge.store.verbs.search import index_events, index_is_behind
+
+_log = logging.getLogger(__name__)
+_INDEX_BATCH = 200
+_INDEX_EVERY = 1.0
+_TIDY_EVERY = 3600.0
+_COMPACT_EVERY = 86400.0
+_PURGE_BATCH = 20
+
+
+class Upkeep:
+    """The background work of one engine."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to work, until `close`."""
+        self._tasks = [
+            asyncio.create_task(_every(_INDEX_EVERY, self.index)),
+            asyncio.create_task(_every(_TIDY_EVERY, self.tidy)),
+        ]
+
+    async def close(self) -> None:
+        """Stop; what was begun is finished or undone by the store."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def index(self) -> None:
+        """Bring the search index up to what is stored now."""
+        if not await self._store.read(index_is_behind):
+            return
+        while await self._store.write_bulk(partial(index_events, _INDEX_BATCH)):
+            pass
+
+    async def tidy(self) -> None:
+        """Purge sessions whose retention time is over, and thin out events once a day."""
+        await self.purge()
+        await self.compact(every=_COMPACT_EVERY)
+
+    async def purge(self) -> int:
+        """Remove for good what was deleted longer ago than the retention time; tells how many."""
+        before = self._clock.now() - round(self._settings.retention * 1000)
+        purged = 0
+        while ids := await self._store.scan(partial(expired_sessions, before, _PURGE_BATCH)):
+            for id in ids:
+                purged += await self._store.write_bulk(partial(purge_session, id, before))
+        return purged
+
+    async def compact(self, *, every: float = 0.0) -> int:
+        """Drop events that later ones made pointless, but none since the last time this ran."""
+        begin = partial(begin_compaction, self._clock.now(), round(every * 1000))
+        due = await self._store.write_bulk(begin)
+        dropped = 0
+        for session_id in due.sessions:
+            dropped += await self._store.write_bulk(partial(compact_session, session_id, due.until))
+        return dropped
+
+
+async def _every(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except KedgeError as error:
+            # The next time it is tried again; nothing depends on it meanwhile.
+            _log.warning("background work failed: %s", error)

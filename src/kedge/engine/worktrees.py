@@ -1,0 +1,113 @@
+"""Which worktree a directory lies in, and who that worktree says it is.
+
+A git worktree is named by its first root commit, so that two clones are one project; any other
+folder by its path. Only the repository's own files and `git rev-list` are read; nothing is written
+there.
+"""
+
+import hashlib
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.domain.errors import DirectoryNotFound, InvalidInput
+
+_LONGEST_PATH = 2048
+_GIT_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A checkout on disk, or a folder that is not under version control."""
+
+    root: str
+    identity: str
+    """The first root commit, or a `dir_` id made from the path."""
+    vcs: str | None
+
+
+def find_directory(directory: str | os.PathLike[str]) -> str:
+    """The real path of an existing directory."""
+    given = os.fspath(directory)
+    if "\0" in given:
+        raise InvalidInput("a path cannot hold a NUL character", field="directory")
+    real = os.path.realpath(given)
+    if not os.path.isdir(real):
+        raise DirectoryNotFound(given)
+    check_path(real)
+    return real
+
+
+def check_path(path: str) -> str:
+    """The path itself, if it can be stored and sent."""
+    try:
+        length = len(path.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the folder {path!a} has a name that is not UTF-8; rename it", field="directory"
+        ) from None
+    if length > _LONGEST_PATH:
+        raise InvalidInput(f"a path of over {_LONGEST_PATH} bytes is too long", field="directory")
+    return path
+
+
+def find_worktree(directory: str) -> Worktree:
+    """The worktree that holds a directory: the nearest folder with a repository, else itself."""
+    for folder in (Path(directory), *Path(directory).parents):
+        if git_folder := _git_folder(folder):
+            root = str(folder)
+            commit = _root_commit(git_folder)
+            return Worktree(root, commit or folder_identity(root), "git")
+    return Worktree(directory, folder_identity(directory), None)
+
+
+def folder_identity(path: str) -> str:
+    """The id of a folder that has no commits."""
+    return f"dir_{hashlib.sha256(path.encode()).hexdigest()[:40]}"
+
+
+def _git_folder(folder: Path) -> Path | None:
+    entry = folder / ".git"
+    if entry.is_dir():
+        return entry if (entry / "HEAD").is_file() else None
+    if not entry.is_file():
+        return None
+    # A linked worktree or a submodule names its folder in a file.
+    text = entry.read_bytes()[:4096]
+    if not text.startswith(b"gitdir: "):
+        return None
+    target = folder / os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
+    return target if (target / "HEAD").is_file() else None
+
+
+def _root_commit(git_folder: Path) -> str | None:
+    command = ["git", f"--git-dir={git_folder}", "rev-list", "--max-parents=0", "HEAD", "--"]
+    try:
+        done = subprocess.run(
+            command,
+            env=_git_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_PATIENCE,
+            check=False,
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        # Named by its path for now; the commit becomes one more name when it can be read.
+        return None
+    roots = sorted(done.stdout.decode("ascii", "replace").split())
+    return roots[0] if done.returncode == 0 and roots else None
+
+
+def _git_environment() -> dict[str, str]:
+    # What the caller set for git, and what the repository configures, must not matter here.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    return kept | {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }

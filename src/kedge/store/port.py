@@ -1,0 +1,75 @@
+"""The port every database adapter implements: run a script, follow the log.
+
+The verbs in `kedge.store.verbs` are scripts over this port, so an adapter knows nothing about
+sessions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from kedge.store.script import ScriptMaker, T
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """A committed event as the log keeps it."""
+
+    seq: int
+    type: str
+    session_id: str | None
+    project_id: str | None
+    directory: str | None
+    payload: str
+    """The JSON text `{"id", "type", "properties"}` that goes on the wire."""
+
+
+OnCommit: TypeAlias = Callable[[Sequence[StoredEvent]], None]
+"""Told, on the event loop, of the events of each transaction of this process, in commit order."""
+
+OnForeignCommit: TypeAlias = Callable[[], None]
+"""Told, on the event loop, that somebody else may have committed."""
+
+
+class Store(Protocol):
+    """A database that keeps sessions. All methods but `run_blocking` belong to one event loop."""
+
+    @property
+    def epoch(self) -> str:
+        """Names this database for its whole life; the first half of every cursor."""
+
+    @property
+    def location(self) -> str:
+        """Where the database is, for messages; never with a password."""
+
+    async def read(self, script: ScriptMaker[T], /) -> T:
+        """Run a script of a few point look-ups."""
+
+    async def scan(self, script: ScriptMaker[T], /) -> T:
+        """Run a reading script that may take long, on one consistent state."""
+
+    async def write(self, script: ScriptMaker[T], /) -> T:
+        """Run a small script as one transaction. Returns when a killed process no longer loses
+        it."""
+
+    async def write_bulk(self, script: ScriptMaker[T], /) -> T:
+        """Like `write`, for scripts that touch many rows or large values."""
+
+    async def write_durable(self, script: ScriptMaker[T], /) -> T:
+        """Like `write`, but returns only when a power cut no longer loses it either."""
+
+    def run_blocking(self, script: ScriptMaker[T], /) -> T:
+        """Run a script that emits no events, from any thread but the event loop's."""
+
+    def follow(self, on_commit: OnCommit, on_foreign_commit: OnForeignCommit, /) -> None:
+        """Say whom to tell of commits. Foreign ones are looked for between `watch` and
+        `unwatch`."""
+
+    def watch(self) -> None:
+        """Start to look for commits of other processes; calls nest."""
+
+    def unwatch(self) -> None:
+        """Undo one `watch`."""
+
+    async def close(self) -> None:
+        """Finish what was begun, then let go of the database."""

@@ -1,0 +1,86 @@
+"""Brings a PostgreSQL schema to that of this version; backups are the operator's."""
+
+import secrets
+
+import psycopg
+
+from kedge.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
+from kedge.store.postgres.connecting import Address, AsyncConnection
+from kedge.store.postgres.failures import translated
+from kedge.store.queries import load_migrations
+
+_LOCK = "SELECT pg_advisory_xact_lock(1801806951, 0)"
+
+
+async def migrate(address: Address) -> str:
+    """Apply what is missing, in one transaction; gives the database's epoch."""
+    try:
+        connection = await address.connect()
+        async with connection:
+            return await _migrate(connection, address.location)
+    except psycopg.errors.DuplicateTable as error:
+        raise StoreCorrupt(
+            f"{address.location} holds another program's tables; give kedge a database or a schema of its own"
+        ) from error
+    except psycopg.Error as error:
+        raise translated(error, address.location) from error
+
+
+async def _migrate(connection: AsyncConnection, location: str) -> str:
+    await _check_place(connection, location)
+    migrations = load_migrations("postgres")
+    if await _version(connection, location, len(migrations)) < len(migrations):
+        async with connection.transaction():
+            # Somebody else may have migrated while this process waited for the lock: look again behind it.
+            await connection.execute(_LOCK)
+            version = await _version(connection, location, len(migrations))
+            for script in migrations[version:]:
+                await connection.execute(script.encode())
+            await _finish(connection, version, len(migrations))
+    found = await (
+        await connection.execute("SELECT value FROM meta WHERE key = 'epoch'")
+    ).fetchone()
+    if found is None:
+        raise StoreCorrupt(f"{location} has lost its epoch; restore a backup")
+    return str(found[0])
+
+
+async def _check_place(connection: AsyncConnection, location: str) -> None:
+    found = await (
+        await connection.execute("SELECT current_setting('server_encoding'), current_schema()")
+    ).fetchone()
+    encoding, schema = found or (None, None)
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"{location} is encoded in {encoding}; create the database with ENCODING 'UTF8'"
+        )
+    if schema is None:
+        raise StoreUnavailable(
+            f"no schema of the search path of {location} exists; create it with CREATE SCHEMA"
+        )
+
+
+async def _version(connection: AsyncConnection, location: str, known: int) -> int:
+    # In the first schema of the search path, where tables are made: another kedge may live in a later one.
+    table = "to_regclass(quote_ident(current_schema()) || '.kedge_schema')"
+    found = await (await connection.execute(f"SELECT {table} IS NOT NULL")).fetchone()
+    if not found or not found[0]:
+        return 0
+    rows = await (await connection.execute("SELECT version FROM kedge_schema")).fetchall()
+    version = int(rows[0][0]) if rows else 0
+    if version > known:
+        raise StoreTooNew(
+            f"{location} was written by a newer kedge (schema {version}, this one knows {known}); install the"
+            " newer version again"
+        )
+    return version
+
+
+async def _finish(connection: AsyncConnection, before: int, after: int) -> None:
+    if before == 0:
+        epoch = secrets.token_hex(8)
+        await connection.execute("INSERT INTO meta (key, value) VALUES ('epoch', %s)", (epoch,))
+        await connection.execute("CREATE TABLE kedge_schema (version BIGINT NOT NULL)")
+        await connection.execute("INSERT INTO kedge_schema VALUES (%s)", (after,))
+    elif before < after:
+        await connection.execute("UPDATE kedge_schema SET version = %s", (after,))

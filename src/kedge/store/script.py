@@ -1,0 +1,76 @@
+"""Transaction scripts: what a verb does to the database, written once for every adapter.
+
+A script is a generator. It yields named queries and receives their rows, and yields the events that
+announce its changes; an adapter drives it inside one transaction, blocking or not as suits its
+database. A script does no I/O of its own and may be run again from the start after a lost race, so
+it must not change anything but the database.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from kedge.domain.events import EventProperties
+
+Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One named statement with its arguments."""
+
+    name: str
+    args: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The same named statement run for each set of arguments; gives no rows."""
+
+    name: str
+    args: Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """An event to store in this transaction; its sequence number is given at the commit."""
+
+    properties: EventProperties
+    entity: str
+    """What the event is the newest news of. Empty for news that leaves no state behind."""
+    session_id: str | None = None
+    project_id: str | None = None
+    directory: str | None = None
+    progress: bool = False
+    """Only says how far a running part has come: the next event about the part replaces it."""
+    after_progress: bool = False
+    """Replaces the progress event of the same entity, if there is one."""
+
+
+Instruction: TypeAlias = Query | Batch | Emit
+T = TypeVar("T")
+Script: TypeAlias = Generator[Instruction, Rows, T]
+ScriptMaker: TypeAlias = Callable[[], Script[T]]
+
+
+def rows(name: str, /, **args: object) -> Script[Rows]:
+    """All rows of a query."""
+    return (yield Query(name, args))
+
+
+def row(name: str, /, **args: object) -> Script[Row | None]:
+    """The first row of a query, if there is one."""
+    found = yield Query(name, args)
+    return found[0] if found else None
+
+
+def run(name: str, /, **args: object) -> Script[None]:
+    """A statement whose rows nobody wants."""
+    yield Query(name, args)
+
+
+def batch(name: str, args: Sequence[Mapping[str, object]]) -> Script[None]:
+    """The same statement for many sets of arguments."""
+    if args:
+        yield Batch(name, args)

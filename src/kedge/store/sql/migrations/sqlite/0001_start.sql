@@ -1,0 +1,194 @@
+-- The first schema. Times are milliseconds since 1970; `data` is JSON text.
+
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+);
+
+CREATE TABLE project (
+    id TEXT PRIMARY KEY,
+    data TEXT NOT NULL
+);
+
+-- Every identity a project ever had: root commit hashes and `dir_` ids.
+CREATE TABLE project_alias (
+    alias TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL
+);
+CREATE INDEX project_alias_project ON project_alias (project_id);
+
+CREATE TABLE worktree (
+    path TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    time_seen BIGINT NOT NULL
+);
+CREATE INDEX worktree_project ON worktree (project_id, path);
+
+CREATE TABLE session (
+    id TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    worktree TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    parent_id TEXT,
+    fork_session_id TEXT,
+    time_updated BIGINT NOT NULL,
+    time_deleted BIGINT,
+    next_pos BIGINT NOT NULL,
+    last_created BIGINT NOT NULL,
+    data TEXT NOT NULL
+);
+CREATE INDEX session_parent ON session (parent_id, id) WHERE parent_id IS NOT NULL;
+CREATE INDEX session_fork ON session (fork_session_id, id) WHERE fork_session_id IS NOT NULL;
+CREATE INDEX session_worktree ON session (worktree, project_id);
+CREATE INDEX session_deleted ON session (time_deleted, id) WHERE time_deleted IS NOT NULL;
+
+-- One row for every list a session stands in: 'all', 'dir:<directory>', and 'path:<project>/<path>' for its
+-- path and each folder above it. `bucket` is 0 live root, 1 live child, 2 archived root, 3 archived child; a
+-- deleted session stands in no list.
+CREATE TABLE session_place (
+    place TEXT NOT NULL,
+    bucket BIGINT NOT NULL,
+    time_updated BIGINT NOT NULL,
+    session_id TEXT NOT NULL,
+    PRIMARY KEY (place, bucket, time_updated, session_id)
+) WITHOUT ROWID;
+CREATE INDEX session_place_session ON session_place (session_id);
+
+-- Ids of the entity itself are in columns and not in `data`, so that a fork copies rows without reading them.
+CREATE TABLE message (
+    session_id TEXT NOT NULL,
+    pos BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    role TEXT NOT NULL,
+    parent_id TEXT,
+    awaiting BIGINT NOT NULL,
+    open BIGINT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (session_id, pos)
+);
+CREATE UNIQUE INDEX message_id ON message (session_id, id);
+CREATE INDEX message_awaiting ON message (session_id, pos) WHERE awaiting = 1;
+CREATE INDEX message_open ON message (session_id, pos) WHERE open = 1;
+
+CREATE TABLE part (
+    session_id TEXT NOT NULL,
+    message_pos BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (session_id, message_pos, id)
+);
+
+-- Every version of the todo list, with the place in the conversation where it was written.
+CREATE TABLE todo (
+    session_id TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    message_id TEXT,
+    pos BIGINT NOT NULL,
+    time_created BIGINT NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (session_id, version)
+) WITHOUT ROWID;
+CREATE INDEX todo_pos ON todo (session_id, pos, version);
+
+CREATE TABLE share (
+    session_id TEXT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    secret TEXT NOT NULL,
+    url TEXT NOT NULL,
+    time_created BIGINT NOT NULL
+);
+
+-- The row stays when the lease is released: the generation must never go back.
+CREATE TABLE lease (
+    session_id TEXT PRIMARY KEY,
+    generation BIGINT NOT NULL,
+    owner TEXT,
+    time_acquired BIGINT NOT NULL,
+    time_expires BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    time_status BIGINT NOT NULL
+);
+CREATE INDEX lease_owner ON lease (owner, session_id) WHERE owner IS NOT NULL;
+
+-- What was asked of a running session by somebody else than its owner.
+CREATE TABLE request (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT NOT NULL,
+    time_created BIGINT NOT NULL,
+    time_handled BIGINT
+);
+CREATE INDEX request_open ON request (session_id, time_created, id) WHERE time_handled IS NULL;
+CREATE INDEX request_session ON request (session_id);
+
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    type TEXT NOT NULL,
+    entity TEXT NOT NULL,
+    session_id TEXT,
+    project_id TEXT,
+    directory TEXT,
+    payload TEXT NOT NULL,
+    progress BIGINT NOT NULL
+);
+CREATE INDEX event_session ON event (session_id, seq);
+CREATE INDEX event_progress ON event (session_id, entity) WHERE progress = 1;
+
+CREATE TABLE search_doc (
+    id INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    part_id TEXT NOT NULL,
+    kind TEXT NOT NULL
+);
+CREATE UNIQUE INDEX search_doc_part ON search_doc (session_id, message_id, part_id, kind);
+CREATE VIRTUAL TABLE search_text USING fts5 (kind, body, tokenize = "unicode61 remove_diacritics 2");
+
+-- What a revert needs: what each call did to each path, the plans that are being carried out, and the messages
+-- that a finished revert took out of a session.
+CREATE TABLE change (
+    session_id TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    part_id TEXT NOT NULL,
+    path BLOB NOT NULL,
+    worktree TEXT NOT NULL,
+    timeline BIGINT NOT NULL,
+    source TEXT NOT NULL,
+    before_blob TEXT,
+    before_mode BIGINT,
+    after_blob TEXT,
+    after_mode BIGINT,
+    PRIMARY KEY (session_id, message_id, part_id, path)
+) WITHOUT ROWID;
+CREATE INDEX change_timeline ON change (worktree, timeline);
+
+CREATE TABLE plan (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    receipt TEXT,
+    time_created BIGINT NOT NULL,
+    time_finished BIGINT
+);
+CREATE INDEX plan_session ON plan (session_id, time_created, id);
+CREATE INDEX plan_unfinished ON plan (time_created, id) WHERE time_finished IS NULL;
+
+CREATE TABLE plan_step (
+    plan_id TEXT NOT NULL,
+    n BIGINT NOT NULL,
+    path BLOB NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (plan_id, n)
+) WITHOUT ROWID;
+
+CREATE TABLE tail (
+    id TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    time_created BIGINT NOT NULL,
+    data TEXT NOT NULL
+);
+CREATE INDEX tail_session ON tail (session_id, time_created, id);

@@ -1,0 +1,65 @@
+"""Opens SQLite connections the way kedge wants them, and gives up the wait for a lock only after
+long."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from kedge.store.sqlite.failures import is_busy, translated
+
+PATIENCE = 60.0
+"""Seconds a caller waits for a lock of another process before it gets an error."""
+
+WAL_LIMIT = 4 * 1024 * 1024
+"""Bytes of write-ahead log after which a checkpoint is due."""
+
+T = TypeVar("T")
+
+
+def connect(path: Path, *, wait: float) -> sqlite3.Connection:
+    """A connection in autocommit mode; `wait` is how long SQLite itself waits for a lock, in
+    seconds."""
+    connection = sqlite3.connect(
+        path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        patiently(lambda: _configure(connection), path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create_file(path: Path) -> None:
+    """Make the file for its owner alone; the log and the index that SQLite puts beside it follow
+    its mode."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        failure = sqlite3.OperationalError(str(error))
+        failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise translated(failure, path) from error
+
+
+def patiently(action: Callable[[], T], path: Path) -> T:
+    """Run an action again while somebody else holds a lock; other errors become typed ones."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return action()
+        except sqlite3.Error as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise translated(error, path) from error
+        time.sleep(0.002)
+
+
+def _configure(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # Checkpoints wait for the disk, so they are made beside the writes and not by them.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
+    connection.execute("PRAGMA temp_store = MEMORY")

@@ -1,0 +1,78 @@
+"""SQLite's errors in kedge's words: each says what to do next."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+from kedge.domain.errors import (
+    KedgeError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    TooLarge,
+)
+
+_LITTLE_SPACE = 1024 * 1024
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds a lock that will be free again."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def translated(error: sqlite3.Error, path: Path) -> KedgeError:
+    """The typed error for something SQLite refused to do to the file at `path`."""
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreBusy(
+                f"another program has kept {path} locked for too long; close it and try again"
+            )
+        case sqlite3.SQLITE_FULL:
+            return _full(path)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return StoreCorrupt(
+                f"{path} is damaged or is not a kedge database ({error}); move it away, and put"
+                f" the newest {path.name}.*.backup in its place if there is one"
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return _read_only(path)
+        case sqlite3.SQLITE_CANTOPEN:
+            return _cannot_open(path, error)
+        case sqlite3.SQLITE_TOOBIG:
+            return TooLarge("the value is larger than SQLite stores")
+        case sqlite3.SQLITE_IOERR if _free_space(path) < _LITTLE_SPACE:
+            return _full(path)
+        case _:
+            return StoreUnavailable(f"{path} cannot be used: {error}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The low byte is the primary code; errors of the module itself carry none.
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _cannot_open(path: Path, error: sqlite3.Error) -> KedgeError:
+    if path.is_dir():
+        return StoreUnavailable(f"{path} is a directory; a database file is needed there")
+    if not os.access(path.parent, os.W_OK):
+        return _read_only(path)
+    if _free_space(path) < _LITTLE_SPACE:
+        return _full(path)
+    return StoreUnavailable(f"{path} cannot be opened: {error}")
+
+
+def _full(path: Path) -> StoreFull:
+    return StoreFull(f"the disk that holds {path} is full; nothing was stored; make room and retry")
+
+
+def _read_only(path: Path) -> StoreReadOnly:
+    return StoreReadOnly(
+        f"{path} cannot be written; make it and its folder writable, or choose another data folder"
+    )
+
+
+def _free_space(path: Path) -> int:
+    return shutil.disk_usage(path.parent).free

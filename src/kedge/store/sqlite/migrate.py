@@ -1,0 +1,96 @@
+"""Brings a SQLite file to the schema of this version, after putting a copy of it aside."""
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kedge.domain.errors import StoreCorrupt, StoreTooNew
+from kedge.store.queries import load_migrations
+from kedge.store.sqlite.connection import connect, patiently
+
+_APPLICATION_ID = 0x6B656467  # "kedg"
+
+
+def migrate(path: Path) -> str:
+    """Apply what is missing, in one transaction; gives the database's epoch."""
+    connection = connect(path, wait=5.0)
+    try:
+        return patiently(lambda: _migrate(connection, path), path)
+    finally:
+        connection.close()
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> str:
+    migrations = load_migrations("sqlite")
+    if _version(connection, path, len(migrations)) < len(migrations):
+        # Somebody else may have migrated while this process waited for the lock: look again.
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = _version(connection, path, len(migrations))
+            if 0 < version < len(migrations):
+                _put_copy_aside(path, version)
+            for script in migrations[version:]:
+                for statement in statements(script):
+                    connection.execute(statement)
+            _finish(connection, version, len(migrations))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    (epoch,) = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    return str(epoch)
+
+
+def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables and application != _APPLICATION_ID:
+        raise StoreCorrupt(f"{path} is another program's database; choose another file for kedge")
+    if version > known:
+        raise StoreTooNew(
+            f"{path} was written by a newer kedge (schema {version}, this one knows {known});"
+            " install the newer version again"
+        )
+    return int(version)
+
+
+def _finish(connection: sqlite3.Connection, before: int, after: int) -> None:
+    if before == 0:
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        epoch = secrets.token_hex(8)
+        connection.execute("INSERT INTO meta (key, value) VALUES ('epoch', ?)", (epoch,))
+    connection.execute(f"PRAGMA user_version = {after}")
+
+
+def _put_copy_aside(path: Path, version: int) -> None:
+    copy = path.with_name(
+        f"{path.name}.v{version}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.backup"
+    )
+    os.close(os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    # A reader of its own: it sees the state before the transaction that is about to change it.
+    source, target = sqlite3.connect(path), sqlite3.connect(copy)
+    try:
+        source.backup(target)
+    finally:
+        source.close()
+        target.close()
+    descriptor = os.open(copy, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of an SQL script, one by one."""
+    buffer = ""
+    for line in script.splitlines(keepends=True):
+        buffer += line
+        if sqlite3.complete_statement(buffer):
+            yield buffer
+            buffer = ""

@@ -1,0 +1,279 @@
+"""The SQLite store: small work on the event loop's thread, everything that may wait on others.
+
+A transaction on a local WAL file takes about 40 microseconds and waits for no disk, while handing
+it to a thread and back costs twice that again. So a small transaction is tried where it is asked
+for, without waiting for any lock; if somebody else is writing it goes to the worker thread, which
+waits. See docs/decisions/001-inline-transactions.md.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import queue
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from kedge.domain.errors import EngineClosed
+from kedge.domain.events import frame
+from kedge.domain.ids import IdMaker
+from kedge.store.driving import drive
+from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
+from kedge.store.queries import load_queries
+from kedge.store.script import Batch, Emit, Query, Rows, ScriptMaker, T
+from kedge.store.sqlite.connection import WAL_LIMIT, connect, create_file, patiently
+from kedge.store.sqlite.failures import is_busy, translated
+from kedge.store.sqlite.filesystem import refuse_network
+from kedge.store.sqlite.migrate import migrate
+
+_log = logging.getLogger(__name__)
+
+_POLL = 0.025
+_SCANNERS = 2
+_COMMITS_PER_LOOK = 32
+_LONGEST_TURN = 0.001
+"""Seconds of inline work after which other tasks of the event loop get their turn."""
+
+R = TypeVar("R")
+
+
+class SqliteStore:
+    """A `Store` in one SQLite file."""
+
+    def __init__(self, path: Path, epoch: str, ids: IdMaker) -> None:
+        self.epoch = epoch
+        self.location = str(path)
+        self._path = path
+        self._ids = ids
+        self._queries = load_queries("sqlite")
+        self._inline = connect(path, wait=0)
+        self._worker_connection = connect(path, wait=1.0)
+        self._worker = ThreadPoolExecutor(1, "kedge-sqlite-writer")
+        self._scanner = ThreadPoolExecutor(_SCANNERS, "kedge-sqlite-reader")
+        self._scan_connections: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
+        self._waiting = 0
+        self._commits = 0
+        self._last_turn = time.monotonic()
+        self._closed = False
+        self._on_commit: OnCommit = lambda events: None
+        self._on_foreign_commit: OnForeignCommit = lambda: None
+        self._watchers = 0
+        self._watching: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path, ids: IdMaker) -> "SqliteStore":
+        """Open the file, creating or migrating it first if need be."""
+
+        def prepare() -> "SqliteStore":
+            refuse_network(path.parent)
+            create_file(path)
+            return cls(path, migrate(path), ids)
+
+        return await asyncio.to_thread(prepare)
+
+    async def read(self, script: ScriptMaker[T], /) -> T:
+        self._check_open()
+        await self._take_turns()
+        try:
+            return self._read_on(self._inline, script)
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise translated(error, self._path) from error
+        return await self.scan(script)
+
+    async def scan(self, script: ScriptMaker[T], /) -> T:
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._scanner, self._scan, script)
+
+    async def write(self, script: ScriptMaker[T], /) -> T:
+        self._check_open()
+        await self._take_turns()
+        if self._waiting:
+            # First come, first served: a stream of small writes would starve a large one.
+            return await self.write_bulk(script)
+        try:
+            result, events = self._write_on(self._inline, script)
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                raise translated(error, self._path) from error
+            return await self.write_bulk(script)
+        self._look_after_log()
+        self._on_commit(events)
+        return result
+
+    async def write_bulk(self, script: ScriptMaker[T], /) -> T:
+        return await self._in_worker(script, "NORMAL")
+
+    async def write_durable(self, script: ScriptMaker[T], /) -> T:
+        return await self._in_worker(script, "FULL")
+
+    def run_blocking(self, script: ScriptMaker[T], /) -> T:
+        connection = connect(self._path, wait=1.0)
+        try:
+            result, _ = patiently(lambda: self._write_on(connection, script), self._path)
+            return result
+        finally:
+            connection.close()
+
+    def follow(self, on_commit: OnCommit, on_foreign_commit: OnForeignCommit, /) -> None:
+        self._on_commit, self._on_foreign_commit = on_commit, on_foreign_commit
+
+    def watch(self) -> None:
+        self._watchers += 1
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    def unwatch(self) -> None:
+        self._watchers -= 1
+        if self._watchers == 0 and self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._watching is not None:
+            self._watching.cancel()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._worker.shutdown()
+        self._scanner.shutdown()
+        self._inline.close()
+        while not self._scan_connections.empty():
+            self._scan_connections.get().close()
+        self._worker_connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosed
+
+    async def _take_turns(self) -> None:
+        now = time.monotonic()
+        if now - self._last_turn > _LONGEST_TURN:
+            await asyncio.sleep(0)
+            self._last_turn = time.monotonic()
+
+    async def _in_worker(self, script: ScriptMaker[T], synchronous: str) -> T:
+        self._check_open()
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            work = functools.partial(self._work, script, synchronous)
+            result, events = await loop.run_in_executor(self._worker, work)
+        finally:
+            self._waiting -= 1
+        self._on_commit(events)
+        return result
+
+    def _work(self, script: ScriptMaker[T], synchronous: str) -> tuple[T, list[StoredEvent]]:
+        connection = self._worker_connection
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        result = patiently(lambda: self._write_on(connection, script), self._path)
+        self._checkpoint_if_due()
+        return result
+
+    def _scan(self, script: ScriptMaker[T]) -> T:
+        connection = self._scan_connection()
+        try:
+            return patiently(lambda: self._read_on(connection, script), self._path)
+        finally:
+            self._scan_connections.put(connection)
+
+    def _scan_connection(self) -> sqlite3.Connection:
+        try:
+            return self._scan_connections.get_nowait()
+        except queue.Empty:
+            connection = connect(self._path, wait=1.0)
+            connection.execute("PRAGMA query_only = ON")
+            return connection
+
+    def _read_on(self, connection: sqlite3.Connection, script: ScriptMaker[T]) -> T:
+        return self._in_transaction(
+            connection, "BEGIN", lambda: drive(script(), self._executor(connection))[0]
+        )
+
+    def _write_on(
+        self, connection: sqlite3.Connection, script: ScriptMaker[T]
+    ) -> tuple[T, list[StoredEvent]]:
+        def work() -> tuple[T, list[StoredEvent]]:
+            result, events = drive(script(), self._executor(connection))
+            return result, self._append(connection, events)
+
+        return self._in_transaction(connection, "BEGIN IMMEDIATE", work)
+
+    def _in_transaction(
+        self, connection: sqlite3.Connection, begin: str, work: Callable[[], R]
+    ) -> R:
+        connection.execute(begin)
+        try:
+            result = work()
+            connection.execute("COMMIT")
+            return result
+        except BaseException:
+            # SQLite has rolled back by itself after some errors.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _executor(self, connection: sqlite3.Connection) -> Callable[[Query | Batch], Rows]:
+        queries = self._queries
+
+        def execute(step: Query | Batch) -> Rows:
+            if type(step) is Query:
+                return connection.execute(queries[step.name], step.args).fetchall()
+            connection.executemany(queries[step.name], step.args)
+            return ()
+
+        return execute
+
+    def _append(self, connection: sqlite3.Connection, events: Sequence[Emit]) -> list[StoredEvent]:
+        stored = []
+        for event in events:
+            if event.after_progress:
+                entity = {"session_id": event.session_id, "entity": event.entity}
+                connection.execute(self._queries["event_drop_progress"], entity)
+            home = (event.session_id, event.project_id, event.directory)
+            payload = frame(self._ids.event(), event.properties)
+            kind = event.properties.type
+            cursor = connection.execute(
+                self._queries["event_append"], (kind, event.entity, *home, payload, event.progress)
+            )
+            assert cursor.lastrowid is not None
+            stored.append(StoredEvent(cursor.lastrowid, kind, *home, payload))
+        return stored
+
+    def _look_after_log(self) -> None:
+        self._commits += 1
+        if self._commits >= _COMMITS_PER_LOOK:
+            self._commits = 0
+            self._worker.submit(self._checkpoint_if_due)
+
+    def _checkpoint_if_due(self) -> None:
+        try:
+            size = os.stat(f"{self._path}-wal").st_size
+        except FileNotFoundError:
+            return
+        if size > WAL_LIMIT:
+            # Readers may keep part of the log alive; when that lasts, wait for them.
+            mode = "PASSIVE" if size < 16 * WAL_LIMIT else "TRUNCATE"
+            try:
+                self._worker_connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            except sqlite3.Error as error:
+                # Nothing is lost: the log only stays longer, and the next look tries again.
+                _log.warning("checkpoint of %s failed: %s", self._path, error)
+
+    async def _watch(self) -> None:
+        seen = None
+        while True:
+            (version,) = self._inline.execute("PRAGMA data_version").fetchone()
+            if version != seen:
+                seen = version
+                self._on_foreign_commit()
+            await asyncio.sleep(_POLL)

@@ -1,0 +1,1 @@
+"""What the store can do, as transaction scripts: one module per noun."""

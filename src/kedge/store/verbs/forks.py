@@ -1,0 +1,112 @@
+"""Forks: a new session that starts as a copy of another one's messages, made inside the
+database."""
+
+import msgspec
+
+from kedge.domain import failures, wire
+from kedge.domain.errors import MessageNotFound
+from kedge.domain.events import Copy, SessionCreated
+from kedge.domain.ids import IdBlock, IdMaker
+from kedge.domain.messages import Message
+from kedge.domain.sessions import SessionInfo
+from kedge.store.rows import join_message
+from kedge.store.script import Script, batch, row, rows, run
+from kedge.store.verbs.interrupts import interrupt_open_messages
+from kedge.store.verbs.sessions import (
+    LockedSession,
+    about,
+    encoded,
+    insert_session,
+    lock_live_session,
+)
+from kedge.store.verbs.todos import add_version, todos_before
+from kedge.store.verbs.totals import message_totals, with_totals
+
+_LAST = 2**62
+
+
+def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInfo]:
+    """Fill the new session `fork` with everything before its origin's message, in one event.
+
+    The copies are numbered from one block of ids: messages in order, then parts in order. The event
+    carries the block, so that whoever replays the log can make the same copies.
+    """
+    assert fork.fork is not None
+    origin = yield from lock_live_session(fork.fork.sessionID)
+    pos = yield from _boundary(origin, fork.fork.messageID)
+    sizes = yield from row("fork_size", origin=origin.info.id, pos=pos)
+    messages, parts = sizes or (0, 0)
+    block = ids.block(messages + parts)
+    yield from insert_session(fork, origin.worktree)
+    args = {"fork": fork.id, "origin": origin.info.id, "pos": pos, "suffix": block.suffix}
+    yield from run("fork_messages", base=block.base, **args)
+    yield from run("fork_parts", base=block.base + messages, **args)
+    yield from _remap_tail_starts(origin.info.id, fork.id, pos, block)
+    todos = yield from todos_before(origin.info.id, pos)
+    if todos:
+        yield from add_version(fork.id, todos, now=now, message_id=None, pos=messages - 1)
+    info = with_totals(fork, (yield from message_totals(fork.id, 0, _LAST)))
+    yield from _finish(info, messages)
+    copy = Copy(base=block.base, suffix=block.suffix, messages=messages, parts=parts, todos=todos)
+    yield about(info, SessionCreated(sessionID=info.id, info=info, copy=copy))
+    error = failures.aborted("The session was forked while this was running")
+    yield from interrupt_open_messages(info, now, error)
+    return info
+
+
+def _boundary(origin: LockedSession, message_id: str | None) -> Script[int]:
+    if message_id is None:
+        return origin.next_pos
+    found = yield from row("message_get", session_id=origin.info.id, id=message_id)
+    if found is None:
+        raise MessageNotFound(message_id)
+    return int(found[4])
+
+
+def _finish(info: SessionInfo, messages: int) -> Script[None]:
+    newest = yield from rows("message_page_back", session_id=info.id, pos=_LAST, limit=1)
+    created = 0
+    if newest:
+        message: Message = wire.decode(join_message(info.id, newest[0]), Message)
+        created = int(message.time.created)
+    yield from run("session_advance", id=info.id, next_pos=messages, last_created=created)
+    yield from run(
+        "session_put",
+        id=info.id,
+        project_id=info.projectID,
+        time_updated=info.time.updated,
+        data=encoded(info),
+    )
+
+
+def _remap_tail_starts(origin: str, fork: str, pos: int, block: IdBlock) -> Script[None]:
+    """Compaction parts name the message their tail starts at: let the copies name the copied
+    message."""
+    found = yield from rows("part_compactions", session_id=fork)
+    named = [(row, data) for row in found if (data := _Compaction.read(row[2])).tail_start_id]
+    if not named:
+        return
+    ids = yield from rows("message_ids_before", session_id=origin, pos=pos)
+    copies = {id: block.id("msg", n) for n, (id,) in enumerate(ids)}
+    changed = []
+    for (message_pos, id, data), part in named:
+        body = wire.decode(data, dict[str, object])
+        body["tail_start_id"] = copies.get(part.tail_start_id or "", part.tail_start_id)
+        changed.append(
+            {
+                "session_id": fork,
+                "message_pos": message_pos,
+                "id": id,
+                "type": "compaction",
+                "data": wire.encode(body),
+            }
+        )
+    yield from batch("part_put", changed)
+
+
+class _Compaction(msgspec.Struct):
+    tail_start_id: str | None = None
+
+    @classmethod
+    def read(cls, data: str) -> "_Compaction":
+        return wire.decode(data, cls)

@@ -1,0 +1,96 @@
+"""Interrupts: close what a run left open when it ended without finishing."""
+
+from typing import Any
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.events import MessageUpdated, PartUpdated
+from kedge.domain.failures import Failure
+from kedge.domain.messages import AssistantMessage
+from kedge.domain.parts import (
+    Part,
+    PartTime,
+    ReasoningPart,
+    TextPart,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolTime,
+    part_ended,
+)
+from kedge.domain.sessions import SessionInfo
+from kedge.store.rows import join_message, part_type, split_message, split_part
+from kedge.store.script import Emit, Script, rows, run
+from kedge.store.verbs.parts import decode_part
+from kedge.store.verbs.sessions import about
+
+TOOL_ABORTED = "Tool execution aborted"
+
+
+def interrupt_open_messages(info: SessionInfo, now: int, error: Failure) -> Script[int]:
+    """Complete every open message of a locked session with an error, its tool calls as
+    interrupted."""
+    found = yield from rows("message_open_list", session_id=info.id)
+    for each in found:
+        yield from _interrupt_parts(info, each[0], each[4], now)
+        message = wire.decode(join_message(info.id, each), AssistantMessage)
+        time = msgspec.structs.replace(message.time, completed=now)
+        closed = msgspec.structs.replace(message, time=time, error=message.error or error)
+        role, parent, data = split_message(closed)
+        yield from run(
+            "message_update",
+            session_id=info.id,
+            id=closed.id,
+            role=role,
+            parent_id=parent,
+            open=0,
+            data=data,
+        )
+        event = MessageUpdated(sessionID=info.id, info=closed)
+        yield about(info, event, f"message:{closed.id}")
+    return len(found)
+
+
+def _interrupt_parts(info: SessionInfo, message_id: str, pos: int, now: int) -> Script[None]:
+    found = yield from rows("part_range", session_id=info.id, first=pos, last=pos)
+    for _, id, type, data in found:
+        part = decode_part(info.id, message_id, (id, type, data))
+        if part_ended(part):
+            continue
+        closed = interrupted(part, now)
+        yield from run(
+            "part_put",
+            session_id=info.id,
+            message_pos=pos,
+            id=id,
+            type=part_type(closed),
+            data=split_part(closed),
+        )
+        event = PartUpdated(sessionID=info.id, part=closed, time=now)
+        entity = f"part:{message_id}/{id}"
+        yield Emit(event, entity, info.id, info.projectID, info.directory, after_progress=True)
+
+
+def interrupted(part: Part, now: int) -> Part:
+    """The part as it stands after an interrupt: text ends where it was, a tool call is an error."""
+    if isinstance(part, ToolPart):
+        return msgspec.structs.replace(part, state=_interrupted_state(part, now))
+    if isinstance(part, TextPart | ReasoningPart) and part.time is not None:
+        time: PartTime = msgspec.structs.replace(part.time, end=now)
+        return msgspec.structs.replace(part, time=time)
+    return part
+
+
+def _interrupted_state(part: ToolPart, now: int) -> ToolError:
+    state = part.state
+    assert isinstance(state, ToolPending | ToolRunning)
+    start = state.time.start if isinstance(state, ToolRunning) else now
+    known: dict[str, Any] = (state.metadata or {}) if isinstance(state, ToolRunning) else {}
+    return ToolError(
+        input=state.input,
+        error=TOOL_ABORTED,
+        metadata={**known, "interrupted": True},
+        time=ToolTime(start=start, end=now),
+    )

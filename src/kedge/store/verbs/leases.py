@@ -1,0 +1,172 @@
+"""Leases: which process runs a session, and so whether the session is busy.
+
+A lease is taken over only when its owner is gone, and every take-over raises the generation, so
+that a paused owner's writes are refused from then on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kedge.domain import wire
+from kedge.domain.errors import SessionBusy
+from kedge.domain.events import SessionIdle, SessionStatusChanged
+from kedge.domain.failures import Failure
+from kedge.domain.sessions import SessionInfo
+from kedge.domain.status import Busy, Idle, SessionStatus
+from kedge.store.script import Emit, Script, row, rows, run
+from kedge.store.verbs.fences import Fence, pass_fence
+from kedge.store.verbs.interrupts import interrupt_open_messages
+from kedge.store.verbs.sessions import about, lock_session
+
+IsAlive: TypeAlias = Callable[[str, bool], bool]
+"""Whether an owner still lives, given its description and whether its lease has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """A session that some process runs, or ran when it died."""
+
+    session_id: str
+    owner: str
+    expired: bool
+    status: SessionStatus
+    since: int
+    directory: str
+    project_id: str
+
+
+def acquire_lease(info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[Fence]:
+    """Take the lease of a locked session, if it is free or its owner is gone.
+
+    The caller says when the session is busy: `status_event` belongs behind what the run begins
+    with.
+    """
+    now = yield from clock()
+    held = yield from row("lease_lock", session_id=info.id)
+    generation = 1
+    if held is not None:
+        last, holder, expires, _ = held
+        if holder is not None and is_alive(holder, expires <= now):
+            raise SessionBusy(info.id)
+        generation = last + 1
+    yield from run(
+        "lease_take",
+        session_id=info.id,
+        generation=generation,
+        owner=owner,
+        now=now,
+        time_expires=now + ttl,
+        status=wire.encode(Busy()),
+    )
+    return Fence(info.id, generation)
+
+
+def set_status(fence: Fence, status: SessionStatus) -> Script[None]:
+    """What the owner of a lease says it is doing."""
+    info = (yield from lock_session(fence.session_id)).info
+    yield from pass_fence(fence)
+    now = yield from clock()
+    text = wire.encode(status)
+    yield from run("lease_status", session_id=info.id, status=text, now=now)
+    yield status_event(info, status)
+
+
+def release_lease(fence: Fence) -> Script[None]:
+    """Give the lease back; whoever waits for the session hears that it is idle."""
+    info = (yield from lock_session(fence.session_id)).info
+    yield from pass_fence(fence)
+    yield from free_lease(info)
+
+
+def release_unless_asked(fence: Fence, answered: str) -> Script[str | None]:
+    """Give the lease back, unless a user message waits for an answer: then its id is returned
+    instead.
+
+    `answered` is the message that this run has answered.
+    """
+    info = (yield from lock_session(fence.session_id)).info
+    yield from pass_fence(fence)
+    yield from run("message_answered", session_id=info.id, id=answered)
+    waiting = yield from row("message_first_awaiting", session_id=info.id)
+    if waiting is not None:
+        return str(waiting[0])
+    yield from free_lease(info)
+    return None
+
+
+def free_lease(info: SessionInfo) -> Script[None]:
+    """Make a locked session idle, whatever waits, and close the requests that were made of its
+    run."""
+    now = yield from clock()
+    idle = wire.encode(Idle())
+    yield from run("lease_release", session_id=info.id, status=idle, now=now)
+    yield from run("request_handle_all", session_id=info.id, now=now)
+    yield status_event(info, Idle())
+    yield about(info, SessionIdle(sessionID=info.id), "")
+
+
+def take_over(
+    session_id: str, owner: str, *, is_alive: IsAlive, now: int, error: Failure
+) -> Script[bool]:
+    """End the run of an owner that is gone: close what it left open and make the session idle.
+
+    Tells whether there was such a run. From here on the old owner's writes are refused.
+    """
+    info = (yield from lock_session(session_id)).info
+    held = yield from row("lease_lock", session_id=session_id)
+    if held is None or held[1] is None:
+        return False
+    try:
+        yield from acquire_lease(info, owner, ttl=0, is_alive=is_alive)
+    except SessionBusy:
+        return False
+    yield from interrupt_open_messages(info, now, error)
+    yield from free_lease(info)
+    return True
+
+
+def renew_leases(owner: str, *, ttl: int) -> Script[None]:
+    """Put off the expiry of everything this owner holds."""
+    now = yield from clock()
+    yield from run("lease_renew", owner=owner, time_expires=now + ttl)
+
+
+def held_leases(after: str, limit: int) -> Script[list[LeaseState]]:
+    """Leases that somebody holds, dead or alive, by session id."""
+    now = yield from clock()
+    found = yield from rows("lease_owned", after=after, limit=limit)
+    return [
+        LeaseState(
+            session_id,
+            owner,
+            expires <= now,
+            wire.decode(status, SessionStatus),
+            since,
+            directory,
+            project_id,
+        )
+        for session_id, owner, expires, status, since, directory, project_id in found
+    ]
+
+
+def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
+    """Owner, whether the lease has expired, and status of one session."""
+    now = yield from clock()
+    found = yield from row("lease_get", session_id=session_id)
+    if found is None or found[1] is None:
+        return None, False, Idle()
+    status: SessionStatus = wire.decode(found[3], SessionStatus)
+    return found[1], found[2] <= now, status
+
+
+def clock() -> Script[int]:
+    """The database's own clock: the only one that processes on several machines share."""
+    found = yield from row("clock")
+    assert found is not None
+    return int(found[0])
+
+
+def status_event(info: SessionInfo, status: SessionStatus) -> Emit:
+    """The event that says what a session is doing."""
+    return about(info, SessionStatusChanged(sessionID=info.id, status=status), "status")

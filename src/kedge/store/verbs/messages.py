@@ -1,0 +1,182 @@
+"""Messages: write, read, page and remove them, with their parts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import InvalidInput, MessageNotFound
+from kedge.domain.events import MessageRemoved, MessageUpdated
+from kedge.domain.messages import AssistantMessage, Message, MessageWithParts, UserMessage
+from kedge.store.cursors import PageCursor
+from kedge.store.rows import MAX_VALUE_BYTES, check_size, join_message, join_part, split_message
+from kedge.store.script import Row, Script, row, rows, run
+from kedge.store.verbs.fences import Fence
+from kedge.store.verbs.sessions import LockedSession, about, get_session_text, lock_live_session
+from kedge.store.verbs.totals import add_totals, message_totals
+
+
+@dataclass(frozen=True, slots=True)
+class MessageText:
+    """A message and its parts as JSON text, ready to be joined into an answer."""
+
+    info: str
+    parts: list[str]
+
+    def decoded(self) -> MessageWithParts:
+        """The message as a value."""
+        return wire.decode(
+            f'{{"info":{self.info},"parts":[{",".join(self.parts)}]}}', MessageWithParts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """Neighbouring messages of a session, oldest first."""
+
+    messages: list[MessageText]
+    older: PageCursor | None
+    newer: PageCursor | None
+
+
+def put_message(
+    message: Message, *, fence: Fence | None = None, awaiting: bool = False
+) -> Script[Message]:
+    """Store a message, new or changed. The time it was created is the store's to give and never
+    changes."""
+    locked = yield from lock_live_session(message.sessionID, fence)
+    return (yield from put_message_of(locked, message, awaiting=awaiting))
+
+
+def put_message_of(
+    locked: LockedSession, message: Message, *, awaiting: bool = False
+) -> Script[Message]:
+    """Store a message of a session that the transaction has locked."""
+    old = yield from row("message_get", session_id=message.sessionID, id=message.id)
+    if old is None:
+        stored = yield from _insert(locked, message, awaiting)
+    else:
+        stored = yield from _update(message, old)
+    event = MessageUpdated(sessionID=stored.sessionID, info=stored)
+    yield about(locked.info, event, f"message:{stored.id}")
+    return stored
+
+
+def _insert(locked: LockedSession, message: Message, awaiting: bool) -> Script[Message]:
+    created = max(int(message.time.created), locked.last_created + 1)
+    stored = _created_at(message, created)
+    role, parent, data = split_message(stored)
+    yield from run(
+        "message_insert",
+        session_id=stored.sessionID,
+        pos=locked.next_pos,
+        id=stored.id,
+        role=role,
+        parent_id=parent,
+        awaiting=int(awaiting),
+        open=int(_is_open(stored)),
+        data=check_size(data, "the message", MAX_VALUE_BYTES),
+    )
+    yield from run(
+        "session_advance", id=stored.sessionID, next_pos=locked.next_pos + 1, last_created=created
+    )
+    return stored
+
+
+def _update(message: Message, old: Row) -> Script[Message]:
+    before = wire.decode(join_message(message.sessionID, old), Message)
+    if type(before) is not type(message):
+        raise InvalidInput(f"message {message.id} cannot change its role", field="role")
+    stored = _created_at(message, int(before.time.created))
+    role, parent, data = split_message(stored)
+    yield from run(
+        "message_update",
+        session_id=stored.sessionID,
+        id=stored.id,
+        role=role,
+        parent_id=parent,
+        open=int(_is_open(stored)),
+        data=check_size(data, "the message", MAX_VALUE_BYTES),
+    )
+    return stored
+
+
+def get_message(session_id: str, id: str) -> Script[MessageText]:
+    """A message with its parts."""
+    yield from get_session_text(session_id)
+    found = yield from row("message_get", session_id=session_id, id=id)
+    if found is None:
+        raise MessageNotFound(id)
+    (text,) = yield from _with_parts(session_id, [found])
+    return text
+
+
+def message_page(
+    session_id: str,
+    *,
+    before: PageCursor | None = None,
+    after: PageCursor | None = None,
+    limit: int,
+) -> Script[MessagePage]:
+    """Messages next to a cursor: the newest before it, or the oldest after it; neither: the newest
+    of all."""
+    yield from get_session_text(session_id)
+    if after is None:
+        pos = before.at if before else 2**62
+        found = yield from rows(
+            "message_page_back", session_id=session_id, pos=pos, limit=limit + 1
+        )
+        page = list(found[:limit])[::-1]
+        more_older, more_newer = len(found) > limit, before is not None
+    else:
+        found = yield from rows(
+            "message_page_forth", session_id=session_id, pos=after.at, limit=limit + 1
+        )
+        page = list(found[:limit])
+        more_older, more_newer = True, len(found) > limit
+    texts = yield from _with_parts(session_id, page)
+    older = PageCursor(page[0][4], page[0][0]) if page and more_older else None
+    newer = PageCursor(page[-1][4], page[-1][0]) if page and more_newer else None
+    return MessagePage(texts, older, newer)
+
+
+def remove_message(session_id: str, id: str, *, fence: Fence | None = None) -> Script[bool]:
+    """Remove a message and its parts; tells whether it was there."""
+    locked = yield from lock_live_session(session_id, fence)
+    found = yield from row("message_get", session_id=session_id, id=id)
+    if found is not None:
+        pos = found[4]
+        totals = yield from message_totals(session_id, pos, pos)
+        yield from run("part_delete_of_message", session_id=session_id, message_pos=pos)
+        yield from run("message_delete", session_id=session_id, id=id)
+    event = MessageRemoved(sessionID=session_id, messageID=id)
+    yield about(locked.info, event, f"message:{id}")
+    if found is not None:
+        yield from add_totals(locked.info, totals.negative())
+    return found is not None
+
+
+def _with_parts(session_id: str, page: Sequence[Row]) -> Script[list[MessageText]]:
+    if not page:
+        return []
+    parts: dict[int, list[str]] = {found[4]: [] for found in page}
+    ids = {found[4]: found[0] for found in page}
+    found_parts = yield from rows(
+        "part_range", session_id=session_id, first=page[0][4], last=page[-1][4]
+    )
+    for pos, part_id, type, data in found_parts:
+        parts[pos].append(join_part(session_id, ids[pos], part_id, type, data))
+    return [MessageText(join_message(session_id, found), parts[found[4]]) for found in page]
+
+
+def _created_at(message: Message, created: int) -> Message:
+    if isinstance(message, UserMessage):
+        user_time = msgspec.structs.replace(message.time, created=created)
+        return msgspec.structs.replace(message, time=user_time)
+    time = msgspec.structs.replace(message.time, created=created)
+    return msgspec.structs.replace(message, time=time)
+
+
+def _is_open(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.time.completed is None

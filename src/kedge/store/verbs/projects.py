@@ -1,0 +1,102 @@
+"""Projects: which project a folder belongs to, and every name the project ever had.
+
+The folder decides first: a known folder keeps its sessions in one list whatever happens to its git
+history.
+"""
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import InvariantBroken
+from kedge.domain.events import ProjectUpdated
+from kedge.domain.projects import Project, ProjectTime
+from kedge.store.script import Emit, Script, row, rows, run
+from kedge.store.verbs.sessions import move_worktree_sessions
+
+
+def place_worktree(path: str, identity: str, vcs: str | None, now: int) -> Script[Project]:
+    """The project of a worktree, given who it says it is now.
+
+    An identity that nobody has yet becomes another name of the folder's project. If the identity is
+    that of another project, the folder and its sessions move there, and a project that has no
+    folder left hands on its names.
+    """
+    yield from row("project_lock")
+    known = yield from row("worktree_get", path=path)
+    named = yield from row("project_by_alias", alias=identity)
+    if known is None:
+        id = named[0] if named else identity
+    elif named is None or named[0] == known[0]:
+        id = known[0]
+    else:
+        id = named[0]
+        yield from _move(path, known[0], id, now)
+    yield from run("alias_add", alias=identity, project_id=id)
+    yield from run("worktree_put", path=path, project_id=id, now=now)
+    return (yield from _record(id, path, vcs, now))
+
+
+def project_of(worktree: str) -> Script[Project | None]:
+    """The project a worktree is known to belong to."""
+    found = yield from row("worktree_get", path=worktree)
+    return (yield from get_project(found[0])) if found else None
+
+
+def get_project(id: str) -> Script[Project]:
+    """A project by its id."""
+    found = yield from row("project_get", id=id)
+    if found is None:
+        raise InvariantBroken(f"project {id} has no row")
+    return wire.decode(found[0], Project)
+
+
+def all_projects(after: str, limit: int) -> Script[list[Project]]:
+    """Projects by id."""
+    found = yield from rows("project_all", after=after, limit=limit)
+    return [wire.decode(data, Project) for (data,) in found]
+
+
+def project_aliases(id: str) -> Script[list[str]]:
+    """Every identity the project ever had."""
+    return [alias for (alias,) in (yield from rows("alias_list", project_id=id))]
+
+
+def _move(path: str, from_project: str, to_project: str, now: int) -> Script[None]:
+    yield from move_worktree_sessions(path, from_project, to_project)
+    yield from run("worktree_put", path=path, project_id=to_project, now=now)
+    left = yield from rows("worktree_list", project_id=from_project)
+    if not left:
+        yield from run("alias_hand_on", from_project=from_project, to_project=to_project)
+        return
+    old = yield from get_project(from_project)
+    yield from _save(_with_worktrees(old, [path for (path,) in left]))
+
+
+def _record(id: str, path: str, vcs: str | None, now: int) -> Script[Project]:
+    worktrees = [each for (each,) in (yield from rows("worktree_list", project_id=id))]
+    found = yield from row("project_get", id=id)
+    if found is None:
+        time = ProjectTime(created=now, updated=now)
+        before = None
+        project = Project(id=id, worktree=path, vcs=vcs, time=time, sandboxes=[])
+    else:
+        before = wire.decode(found[0], Project)
+        project = msgspec.structs.replace(before, vcs=vcs or before.vcs)
+    project = _with_worktrees(project, worktrees)
+    if project != before:
+        time = msgspec.structs.replace(project.time, updated=now)
+        project = msgspec.structs.replace(project, time=time)
+        yield from _save(project)
+    return project
+
+
+def _with_worktrees(project: Project, worktrees: list[str]) -> Project:
+    main = project.worktree if project.worktree in worktrees else worktrees[0]
+    others = [each for each in worktrees if each != main]
+    return msgspec.structs.replace(project, worktree=main, sandboxes=others)
+
+
+def _save(project: Project) -> Script[None]:
+    yield from run("project_put", id=project.id, data=wire.encode(project))
+    event = ProjectUpdated(**{name: getattr(project, name) for name in project.__struct_fields__})
+    yield Emit(event, f"project:{project.id}", None, project.id, project.worktree)

@@ -1,0 +1,31 @@
+"""Requests: what somebody asks of a session that another process may be running."""
+
+from dataclasses import dataclass
+
+from kedge.domain.events import SessionRequest
+from kedge.store.script import Script, rows, run
+from kedge.store.verbs.leases import clock
+from kedge.store.verbs.sessions import about, lock_session
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something a run was asked to do."""
+
+    id: str
+    kind: str
+    data: str
+
+
+def add_request(session_id: str, id: str, kind: str, data: str = "{}") -> Script[None]:
+    """Leave a request where the owner of the session's lease finds it."""
+    info = (yield from lock_session(session_id)).info
+    now = yield from clock()
+    yield from run("request_add", id=id, session_id=session_id, kind=kind, data=data, now=now)
+    yield about(info, SessionRequest(sessionID=session_id, requestID=id, kind=kind), "")
+
+
+def open_requests(session_id: str) -> Script[list[Request]]:
+    """What was asked and not yet acted on, oldest first."""
+    found = yield from rows("request_open", session_id=session_id)
+    return [Request(id, kind, data) for id, kind, data in found]

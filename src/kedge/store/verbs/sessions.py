@@ -1,0 +1,195 @@
+"""Sessions: create, read, change, delete, restore."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import InvalidInput, SessionNotFound
+from kedge.domain.events import EventProperties, SessionCreated, SessionDeleted, SessionUpdated
+from kedge.domain.sessions import SessionInfo, SessionTime
+from kedge.store.rows import MAX_SESSION_BYTES, check_size
+from kedge.store.script import Emit, Rows, Script, row, rows, run
+from kedge.store.verbs.fences import Fence, pass_fence
+from kedge.store.verbs.places import list_session, relist_session, unlist_session
+
+
+@dataclass(frozen=True, slots=True)
+class LockedSession:
+    """A session row that no other transaction can change until this one ends."""
+
+    info: SessionInfo
+    worktree: str
+    time_deleted: int | None
+    next_pos: int
+    last_created: int
+
+
+def create_session(info: SessionInfo, worktree: str) -> Script[None]:
+    """Store a new session."""
+    yield from insert_session(info, worktree)
+    yield about(info, SessionCreated(sessionID=info.id, info=info))
+
+
+def insert_session(info: SessionInfo, worktree: str) -> Script[None]:
+    """The rows of a new session, without the event that announces it."""
+    if (yield from row("session_lock", id=info.id)) is not None:
+        raise InvalidInput(f"a session {info.id} exists already", field="id")
+    yield from run(
+        "session_insert",
+        id=info.id,
+        project_id=info.projectID,
+        worktree=worktree,
+        directory=info.directory,
+        parent_id=info.parentID,
+        fork_session_id=info.fork.sessionID if info.fork else None,
+        time_updated=info.time.updated,
+        data=encoded(info),
+    )
+    yield from list_session(info)
+
+
+def get_session(id: str) -> Script[SessionInfo]:
+    """The session, unless it does not exist or is deleted."""
+    return wire.decode((yield from get_session_text(id)), SessionInfo)
+
+
+def get_session_text(id: str) -> Script[str]:
+    """The session as the JSON text that goes on the wire."""
+    found = yield from row("session_get", id=id)
+    if found is None:
+        raise SessionNotFound(id)
+    return str(found[0])
+
+
+def lock_session(id: str) -> Script[LockedSession]:
+    """The session, deleted or not, held until the transaction ends."""
+    found = yield from row("session_lock", id=id)
+    if found is None:
+        raise SessionNotFound(id)
+    _, _, worktree, time_deleted, next_pos, last_created, data = found
+    info = wire.decode(data, SessionInfo)
+    return LockedSession(info, worktree, time_deleted, next_pos, last_created)
+
+
+def lock_live_session(id: str, fence: Fence | None = None) -> Script[LockedSession]:
+    """The session, held until the transaction ends, unless it is deleted or the fence is down."""
+    locked = yield from lock_session(id)
+    yield from pass_fence(fence)
+    if locked.time_deleted is not None:
+        raise SessionNotFound(id)
+    return locked
+
+
+def change_session(id: str, change: Callable[[SessionInfo], SessionInfo]) -> Script[SessionInfo]:
+    """Replace a session by what `change` makes of it; says nothing if that is the same."""
+    before = (yield from lock_live_session(id)).info
+    after = change(before)
+    if after != before:
+        yield from save_session(after)
+    return after
+
+
+def save_session(info: SessionInfo) -> Script[None]:
+    """Store a session that the transaction has locked, and announce it."""
+    yield from run(
+        "session_put",
+        id=info.id,
+        project_id=info.projectID,
+        time_updated=info.time.updated,
+        data=encoded(info),
+    )
+    yield from relist_session(info)
+    yield about(info, SessionUpdated(sessionID=info.id, info=info))
+
+
+def touched(info: SessionInfo, now: int) -> SessionInfo:
+    """The session with `time.updated` moved on, never back."""
+    time = msgspec.structs.replace(info.time, updated=max(now, info.time.updated))
+    return msgspec.structs.replace(info, time=time)
+
+
+def child_sessions(id: str) -> Script[list[SessionInfo]]:
+    """The subtasks of a session."""
+    return decoded((yield from rows("session_children", id=id)))
+
+
+def forks_of_session(id: str) -> Script[list[SessionInfo]]:
+    """The sessions that were forked from this one."""
+    return decoded((yield from rows("session_forks", id=id)))
+
+
+def session_tree(id: str) -> Script[list[str]]:
+    """A live session and its subtasks, deepest first, the session itself last."""
+    children = yield from rows("session_child_ids", id=id)
+    found: list[str] = []
+    for (child,) in children:
+        found += yield from session_tree(child)
+    return [*found, id]
+
+
+def delete_session(id: str, now: int) -> Script[list[SessionInfo]]:
+    """Hide a session and its subtasks, deepest first. Their rows stay until they are purged."""
+    yield from lock_live_session(id)
+    gone = []
+    for each in (yield from session_tree(id)):
+        info = (yield from lock_session(each)).info
+        yield from run("session_set_deleted", id=each, time_deleted=now)
+        yield from unlist_session(each)
+        yield about(info, SessionDeleted(sessionID=each, info=info))
+        gone.append(info)
+    return gone
+
+
+def restore_session(id: str) -> Script[SessionInfo]:
+    """Bring a deleted session back, with the subtasks that were deleted along with it."""
+    locked = yield from lock_session(id)
+    if locked.time_deleted is None:
+        return locked.info
+    children = yield from rows("session_deleted_child_ids", id=id, time_deleted=locked.time_deleted)
+    yield from run("session_set_deleted", id=id, time_deleted=None)
+    yield from list_session(locked.info)
+    yield about(locked.info, SessionUpdated(sessionID=id, info=locked.info))
+    for (child,) in children:
+        yield from restore_session(child)
+    return locked.info
+
+
+def deleted_sessions(after: tuple[int, str], limit: int) -> Script[list[tuple[SessionInfo, int]]]:
+    """Deleted sessions that can still be restored, longest deleted first, each with when it was."""
+    found = yield from rows("session_deleted_list", time=after[0], id=after[1], limit=limit)
+    return [(wire.decode(data, SessionInfo), deleted) for data, deleted in found]
+
+
+def move_worktree_sessions(worktree: str, from_project: str, to_project: str) -> Script[int]:
+    """Sessions of a folder follow it when it turns out to belong to another project."""
+    found = yield from rows("session_of_worktree", worktree=worktree, project_id=from_project)
+    for (id,) in found:
+        locked = yield from lock_session(id)
+        info = msgspec.structs.replace(locked.info, projectID=to_project)
+        if locked.time_deleted is None:
+            yield from unlist_session(id)
+            yield from list_session(info)
+        yield from save_session(info)
+    return len(found)
+
+
+def about(info: SessionInfo, properties: EventProperties, entity: str = "session") -> Emit:
+    """An event about a session."""
+    return Emit(properties, entity, info.id, info.projectID, info.directory)
+
+
+def encoded(info: SessionInfo) -> str:
+    """The session's JSON text, if it is small enough to be repeated in every event."""
+    return check_size(wire.encode(info), "the session object", MAX_SESSION_BYTES)
+
+
+def decoded(found: Rows) -> list[SessionInfo]:
+    """Sessions from rows whose first column is their JSON text."""
+    return [wire.decode(each[0], SessionInfo) for each in found]
+
+
+def archived(info: SessionInfo, at: float | None) -> SessionInfo:
+    """The session archived at a time, or no longer archived."""
+    time: SessionTime = msgspec.structs.replace(info.time, archived=at)
+    return msgspec.structs.replace(info, time=time)

@@ -1,0 +1,1 @@
+"""What tests of programs that use kedge may import; the program itself must not."""

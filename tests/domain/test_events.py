@@ -8,6 +8,7 @@ from kedge.domain import events
 from kedge.domain.errors import InvalidInput
 from kedge.domain.events import EVENTS, EventProperties, UnknownEvent, frame, read_frame
 from kedge.domain.permissions import PermissionRequest
+from kedge.domain.wire import encode
 
 NOT_STORED = {
     "message.part.delta",
@@ -41,6 +42,12 @@ def test_frame() -> None:
     assert text == '{"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}'
     assert read_frame(text) == ("evt_1", events.SessionIdle(sessionID="ses_1"))
     assert read_frame(text.encode()) == read_frame(text)
+
+
+def test_frame_of_encoded_properties() -> None:
+    """A frame made from stored text is the same as one made from the value."""
+    event = events.SessionIdle(sessionID="ses_1", extra={"more": '"\n'})
+    assert events.frame_text("evt_1", event.type, encode(event)) == frame("evt_1", event)
 
 
 def test_frame_without_properties() -> None:

@@ -2,7 +2,9 @@
 
 import json
 import re
+import sys
 import threading
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -120,22 +122,44 @@ def test_carry_over_the_wrap() -> None:
     assert [_tick(id) for id in ids[-3:]] == [WRAP - 1, 0, 1]
 
 
+class _SlowInt(int):
+    """A number that takes long to compare, so that threads would overtake each other meanwhile."""
+
+    def __mul__(self, other: int) -> "_SlowInt":
+        return _SlowInt(int(self) * other)
+
+    def __lt__(self, other: int) -> bool:
+        for _ in range(1000):
+            pass
+        return int(self) < other
+
+
+@pytest.fixture
+def busy_threads() -> Iterator[None]:
+    """The interpreter changes threads as often as it can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("busy_threads")
 def test_threads() -> None:
     """Threads that share a maker never get the same id, and each sees its own ascend."""
-    maker, _ = _maker()
+    maker, _ = _maker(_SlowInt(WRAP_MS + 1_000_000))
     start = threading.Barrier(8)
     made: list[list[str]] = [[] for _ in range(8)]
 
     def work(ids: list[str]) -> None:
         start.wait()
-        ids.extend(maker.message() for _ in range(1000))
+        ids.extend(maker.message() for _ in range(200))
 
     threads = [threading.Thread(target=work, args=(ids,)) for ids in made]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({id for ids in made for id in ids}) == 8000
+    assert len({id for ids in made for id in ids}) == 1600
     assert all(a < b for ids in made for a, b in pairwise(ids))
 
 

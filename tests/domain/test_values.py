@@ -21,6 +21,7 @@ ROOTS: list[object] = [
     messages.MessageWithParts,
     parts.Part,
     status.SessionStatus,
+    dict[str, status.SessionStatus],
     todos.Todo,
     *events.EVENTS.values(),
 ]
@@ -84,6 +85,14 @@ def _ascii(obj: Json) -> str:
 def _utf16(character: str) -> list[int]:
     raw = character.encode("utf-16-be")
     return [int.from_bytes(raw[i : i + 2]) for i in range(0, len(raw), 2)]
+
+
+def test_unknown_keys_in_a_mapping_of_values() -> None:
+    """Values that are the members of a plain object keep their unknown keys too."""
+    sent = {"ses_1": {"type": "busy", "since": 1}, "ses_2": {"type": "idle"}}
+    statuses: dict[str, status.SessionStatus] = convert(sent, dict[str, status.SessionStatus])
+    assert statuses == {"ses_1": status.Busy(extra={"since": 1}), "ses_2": status.Idle()}
+    assert decode(encode(statuses), dict) == sent
 
 
 def test_unknown_key_is_in_extra() -> None:

@@ -319,6 +319,11 @@ def frame(id: str, properties: EventProperties | UnknownEvent) -> str:
     return encode(EventFrame(id=id, type=properties.type, properties=properties))
 
 
+def frame_text(id: str, type: str, properties: str) -> str:
+    """The JSON text of an event whose properties are JSON text already."""
+    return f'{{"id":"{id}","type":"{type}","properties":{properties}}}'
+
+
 def read_frame(raw: str | bytes) -> tuple[str, EventProperties | UnknownEvent]:
     """The id and the properties of an event from its JSON text."""
     kind = decode(raw, _Head).type

@@ -6,6 +6,7 @@ every 795 days, so ids say nothing about the order of messages; `time.created` d
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ _TICKS_PER_MS = 0x1000
 _WRAP = 1 << 48
 _SUFFIX_LENGTH = 14
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_BYTE_TO_LETTER = bytes(ord(_ALPHABET[byte % 62]) for byte in range(256))
 _MAX_LENGTH = 128
+_PRINTABLE = re.compile("[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class IdMaker:
 
     def make(self, prefix: str) -> str:
         """A new id; those of sessions descend, so that the newest sorts first."""
-        return self.block(1).id(prefix, 0)
+        return _format(prefix, self._reserve(1), self._suffix())
 
     def session(self) -> str:
         return self.make("ses")
@@ -88,7 +91,7 @@ class IdMaker:
         return first % _WRAP
 
     def _suffix(self) -> str:
-        return "".join(_ALPHABET[byte % 62] for byte in self._random(_SUFFIX_LENGTH))
+        return self._random(_SUFFIX_LENGTH).translate(_BYTE_TO_LETTER).decode()
 
 
 def _format(prefix: str, tick: int, suffix: str) -> str:
@@ -102,7 +105,7 @@ def check_id(prefix: str, value: object) -> str:
         raise InvalidId(_expected(prefix, value))
     if len(value) > _MAX_LENGTH:
         raise InvalidId(f"{_expected(prefix, value)}, longer than {_MAX_LENGTH} characters")
-    if not all("!" <= character <= "~" for character in value):
+    if _PRINTABLE.fullmatch(value) is None:
         raise InvalidId(f"{_expected(prefix, value)}, not printable ASCII without spaces")
     return value
 

@@ -10,7 +10,12 @@ EXTRA_KEY = "\U0010ffff"
 
 
 class Value(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    forbid_unknown_fields=True,
 ):
     """A frozen value that keeps the keys it does not know; optional fields are absent when None."""
 

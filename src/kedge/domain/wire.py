@@ -29,6 +29,7 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD]")
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * len(str(_MAX_INT))
 
+_PROBLEMS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _encoder = msgspec.json.Encoder()
 
 
@@ -36,12 +37,12 @@ def encode(value: object) -> str:
     """The JSON text of a value; lone surrogates become U+FFFD."""
     try:
         text = _encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        _check_depth(text)
+        # The encoder writes NaN and infinities as null.
+        if b"null" in text or _has_long_number(text):
+            _check_numbers(plain(value))
+    except (TypeError, *_PROBLEMS) as error:
         _refuse(error)
-    _check_depth(text)
-    # The encoder writes NaN and infinities as null.
-    if b"null" in text or _has_long_number(text):
-        _check_numbers(plain(value))
     return text.decode()
 
 
@@ -50,7 +51,10 @@ def _encode(value: object) -> bytes:
         text = _encoder.encode(value)
     except UnicodeEncodeError:
         return _encoder.encode(plain(value))
-    return _encoder.encode(plain(value)) if _EXTRA in text else text
+    # The key is not ASCII, and seeing that a text is takes far less time than searching it.
+    if not text.isascii() and _EXTRA in text:
+        return _encoder.encode(plain(value))
+    return text
 
 
 @overload
@@ -66,11 +70,11 @@ def decode(raw: str | bytes, type: object) -> object:
         may_spell_extra = may_spell_extra or _EXTRA_ESCAPED in text.lower()
     try:
         value = _decode_gathered(text, type) if may_spell_extra else _decode(text, type)
-    except (ValueError, RecursionError) as error:
+        _check_depth(text)
+        if _has_long_number(text):
+            _check_numbers(msgspec.json.decode(text))
+    except _PROBLEMS as error:
         _refuse(error)
-    _check_depth(text)
-    if _has_long_number(text):
-        _check_numbers(msgspec.json.decode(text))
     return value
 
 

@@ -1,17 +1,15 @@
-"""Runs the public conformance suite on every adapter; what it looks at is in `kedge.testing.store`."""
+"""Runs the public conformance suite on every adapter; what it looks at is in
+`kedge.testing.store`."""
 
 from pathlib import Path
 
 import pytest
 
-# Before the import, so that a failing assertion in the suite shows what it compared.
-pytest.register_assert_rewrite("kedge.testing")
-
-from kedge.domain.ids import IdMaker  # noqa: E402
-from kedge.store.port import Store  # noqa: E402
-from kedge.store.sqlite.store import SqliteStore  # noqa: E402
-from kedge.testing.store import STORE_CHECKS, StoreCheck, check_store  # noqa: E402
-from kedge.testing.store.database import Database  # noqa: E402
+from kedge.domain.ids import IdMaker
+from kedge.store.port import Store
+from kedge.store.sqlite.store import SqliteStore
+from kedge.testing.store import STORE_CHECKS, StoreCheck, check_store
+from kedge.testing.store.database import Database
 
 each_check = pytest.mark.parametrize(
     "check", STORE_CHECKS, ids=[getattr(check, "__name__", "check") for check in STORE_CHECKS]

@@ -4,6 +4,7 @@ Reading a row joins strings instead of decoding and encoding, and a fork copies 
 them.
 """
 
+from json.encoder import encode_basestring
 from typing import Any
 
 from kedge.domain import wire
@@ -19,6 +20,11 @@ MAX_SESSION_BYTES = 1024 * 1024
 """The largest session object: it is repeated in every event about the session."""
 
 
+def quoted(text: str) -> str:
+    """A string as JSON text; clients make ids of any printable characters, quotes too."""
+    return encode_basestring(text)
+
+
 def part_type(part: Part) -> str:
     """The part's tag on the wire."""
     return str(part.__struct_config__.tag)
@@ -26,8 +32,13 @@ def part_type(part: Part) -> str:
 
 def split_part(part: Part) -> str:
     """The part's `data` column: its JSON without type and ids."""
+    return strip_part(part, wire.encode(part))
+
+
+def strip_part(part: Part, text: str) -> str:
+    """The `data` column of a part whose JSON text is known already."""
     head = _part_head(part_type(part), part.id, part.sessionID, part.messageID)
-    return _without(head, wire.encode(part), ("type", "id", "sessionID", "messageID"))
+    return _without(head, text, ("type", "id", "sessionID", "messageID"))
 
 
 def join_part(session_id: str, message_id: str, id: str, type: str, data: str) -> str:
@@ -59,12 +70,13 @@ def check_size(text: str, what: str, limit: int) -> str:
 
 
 def _part_head(type: str, id: str, session_id: str, message_id: str) -> str:
-    return f'{{"type":"{type}","id":"{id}","sessionID":"{session_id}","messageID":"{message_id}"'
+    home = f'"sessionID":{quoted(session_id)},"messageID":{quoted(message_id)}'
+    return f'{{"type":"{type}","id":{quoted(id)},{home}'
 
 
 def _message_head(role: str, id: str, session_id: str, parent: str | None) -> str:
-    head = f'{{"role":"{role}","id":"{id}","sessionID":"{session_id}"'
-    return head if parent is None else f'{head},"parentID":"{parent}"'
+    head = f'{{"role":"{role}","id":{quoted(id)},"sessionID":{quoted(session_id)}'
+    return head if parent is None else f'{head},"parentID":{quoted(parent)}'
 
 
 def _with(head: str, data: str) -> str:

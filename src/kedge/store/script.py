@@ -7,36 +7,35 @@ it must not change anything but the database.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
-
-from kedge.domain.events import EventProperties
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = Sequence[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One named statement with its arguments."""
+class Query(NamedTuple):
+    """One named statement with its arguments.
+
+    A statement that gives no rows by itself gives one: the number of rows it changed.
+    """
 
     name: str
     args: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The same named statement run for each set of arguments; gives no rows."""
 
     name: str
     args: Sequence[Mapping[str, object]]
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(NamedTuple):
     """An event to store in this transaction; its sequence number is given at the commit."""
 
-    properties: EventProperties
+    type: str
+    properties: str
+    """As JSON text."""
     entity: str
     """What the event is the newest news of. Empty for news that leaves no state behind."""
     session_id: str | None = None
@@ -65,9 +64,10 @@ def row(name: str, /, **args: object) -> Script[Row | None]:
     return found[0] if found else None
 
 
-def run(name: str, /, **args: object) -> Script[None]:
-    """A statement whose rows nobody wants."""
-    yield Query(name, args)
+def run(name: str, /, **args: object) -> Script[int]:
+    """A statement that changes something; tells how many rows it changed."""
+    ((changed,),) = yield Query(name, args)
+    return int(changed)
 
 
 def batch(name: str, args: Sequence[Mapping[str, object]]) -> Script[None]:

@@ -1,1 +1,20 @@
-"""What tests of programs that use kedge may import; the program itself must not."""
+"""What tests of programs that use kedge may import; the program itself must not.
+
+`check_store` is the conformance suite for whoever writes a store adapter, `Replay` a model of the
+event log.
+"""
+
+from kedge.testing.clock import ManualClock
+from kedge.testing.replay import Replay, State, state_of
+from kedge.testing.store import STORE_CHECKS, Database, StoreCheck, check_store
+
+__all__ = [
+    "STORE_CHECKS",
+    "Database",
+    "ManualClock",
+    "Replay",
+    "State",
+    "StoreCheck",
+    "check_store",
+    "state_of",
+]

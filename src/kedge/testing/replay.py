@@ -1,48 +1,21 @@
 """A plain model of what the event log means: fold the events, compare with the state tables.
 
-It is no way to read sessions: it knows nothing of paging and keeps everything in memory. Values are JSON's own
-types, so that the model shares no code with what it checks.
+It is no way to read sessions: it knows nothing of paging and keeps everything in memory. Values are
+JSON's own types, so that the model shares no code with what it checks.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 import msgspec
 
 from kedge.domain.ids import IdBlock
 from kedge.store.port import Store, StoredEvent
-from kedge.store.rows import join_message, join_part
-from kedge.store.script import Script, row, rows
+from kedge.store.script import Script
 from kedge.store.verbs.eventlog import events_after
+from kedge.testing.state import IDLE, Json, SessionState, State, read_state, state_of
 
-Json: TypeAlias = dict[str, Any]
-
-_IDLE: Json = {"type": "idle"}
-_ALL = 2**31
-_PAGE = 500
-
-
-@dataclass(frozen=True)
-class SessionState:
-    """Everything that is known about one session."""
-
-    info: Json
-    hidden: bool
-    messages: list[tuple[Json, list[Json]]]
-    """Each message with its parts, in the order of the conversation."""
-    strays: list[str]
-    """Parts whose message does not exist; there must be none."""
-    todos: list[Json]
-    status: Json
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything that a database says; two that say the same are equal."""
-
-    sessions: dict[str, SessionState]
-    projects: dict[str, Json]
+__all__ = ["Replay", "State", "both", "replayed", "state_of"]
 
 
 @dataclass
@@ -53,7 +26,7 @@ class _Session:
     messages: dict[str, Json] = field(default_factory=dict)
     parts: dict[str, dict[str, Json]] = field(default_factory=dict)
     todos: list[Json] = field(default_factory=list)
-    status: Json = field(default_factory=lambda: _IDLE)
+    status: Json = field(default_factory=lambda: IDLE)
 
     def ordered(self) -> list[str]:
         """The ids of the messages in the order of the conversation."""
@@ -199,16 +172,11 @@ async def replayed(store: Store) -> State:
     return await store.scan(_replayed)
 
 
-async def state_of(store: Store) -> State:
-    """What the store's state tables say, read at one moment."""
-    return await store.scan(_state)
-
-
 async def both(store: Store) -> tuple[State, State]:
     """The replayed log and the state tables at the same moment, however many write meanwhile."""
 
     def script() -> Script[tuple[State, State]]:
-        return (yield from _replayed()), (yield from _state())
+        return (yield from _replayed()), (yield from read_state())
 
     return await store.scan(script)
 
@@ -219,59 +187,3 @@ def _replayed() -> Script[State]:
         replay.apply_all(events)
         seq = events[-1].seq
     return replay.state()
-
-
-def _state() -> Script[State]:
-    sessions: dict[str, SessionState] = {}
-    for text, hidden in (yield from _session_texts()):
-        info = msgspec.json.decode(text)
-        sessions[info["id"]] = yield from _session_state(info, hidden)
-    projects: dict[str, Json] = {}
-    after = ""
-    while found := (yield from rows("project_all", after=after, limit=_PAGE)):
-        for (data,) in found:
-            project = msgspec.json.decode(data)
-            projects[project["id"]] = project
-            after = project["id"]
-    return State(sessions, projects)
-
-
-def _session_texts() -> Script[list[tuple[str, bool]]]:
-    texts: list[tuple[str, bool]] = []
-    for bucket in range(4):
-        time, id = 2**62, ""
-        args = {"place": "all", "bucket": bucket, "start": -(2**62), "limit": _PAGE}
-        while found := (yield from rows("place_page", time=time, id=id, **args)):
-            texts += [(data, False) for data, _, _ in found]
-            _, time, id = found[-1]
-    time, id = -(2**62), ""
-    while found := (yield from rows("session_deleted_list", time=time, id=id, limit=_PAGE)):
-        texts += [(data, True) for data, _ in found]
-        time, id = found[-1][1], msgspec.json.decode(found[-1][0])["id"]
-    return texts
-
-
-def _session_state(info: Json, hidden: bool) -> Script[SessionState]:
-    id = info["id"]
-    messages: dict[int, tuple[Json, list[Json]]] = {}
-    strays: list[str] = []
-    for each in (yield from rows("message_page_forth", session_id=id, pos=-1, limit=_ALL)):
-        messages[each[4]] = msgspec.json.decode(join_message(id, each)), []
-    for pos, part_id, type, data in (
-        yield from rows("part_range", session_id=id, first=-1, last=2**62)
-    ):
-        if pos in messages:
-            message, parts = messages[pos]
-            parts.append(msgspec.json.decode(join_part(id, message["id"], part_id, type, data)))
-        else:
-            strays.append(part_id)
-    todos = yield from row("todo_newest", session_id=id)
-    lease = yield from row("lease_get", session_id=id)
-    return SessionState(
-        info=info,
-        hidden=hidden,
-        messages=[messages[pos] for pos in sorted(messages)],
-        strays=sorted(strays),
-        todos=msgspec.json.decode(todos[1]) if todos else [],
-        status=msgspec.json.decode(lease[3]) if lease and lease[1] is not None else _IDLE,
-    )

@@ -1,4 +1,5 @@
-"""The adapter for several servers that share the work: one PostgreSQL database or schema, through psycopg.
+"""The adapter for several servers that share the work: one database or schema of PostgreSQL.
 
-psycopg is an extra. `store` can be imported without it; opening a store without it says what to install.
+Its driver, psycopg, is an extra. `store` can be imported without it; opening a store then says what
+to install.
 """

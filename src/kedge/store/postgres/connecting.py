@@ -1,4 +1,4 @@
-"""Opens connections the way kedge wants them, and says where they lead without telling a password."""
+"""Opens connections the way kedge wants them, and says where they lead, without passwords."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Connection: TypeAlias = psycopg.Connection[Row]
 SETTINGS = "SET lock_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'"
 """A process that was paused inside a transaction must not hold the others up for good."""
 
-_DEFAULTS: Mapping[str, object] = {
+_DEFAULTS: Mapping[str, str | int] = {
     "application_name": "kedge",
     "client_encoding": "UTF8",
     "connect_timeout": 10,
@@ -55,14 +55,22 @@ class Address:
     async def connect(self) -> AsyncConnection:
         """A connection that begins no transaction of its own accord."""
         connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
-        await configure(connection)
+        try:
+            await configure(connection)
+        except BaseException:
+            await connection.close()
+            raise
         return connection
 
     def connect_blocking(self) -> Connection:
         """The same for a thread."""
         connection = psycopg.connect(self.conninfo, autocommit=True)
-        _adapt(connection)
-        connection.execute(SETTINGS)
+        try:
+            _adapt(connection)
+            connection.execute(SETTINGS)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
@@ -73,7 +81,7 @@ async def configure(connection: AsyncConnection) -> None:
 
 
 def _adapt(connection: AsyncConnection | Connection) -> None:
-    # One type per Python type: psycopg would choose by the size of a number, and prepare a statement for each.
+    # psycopg would choose types by the size of a number, and prepare a statement for each.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.adapters.register_dumper(str, StrDumper)
 

@@ -1,10 +1,10 @@
-"""The connections of one process to PostgreSQL: hands them to transactions and tries lost ones again."""
+"""The connections of one process: hands them to transactions, and tries lost ones again."""
 
 import asyncio
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from kedge.domain.errors import EngineClosed
 from kedge.domain.ids import IdMaker
-from kedge.store.port import StoredEvent
+from kedge.store.port import OnCommit
 from kedge.store.postgres.connecting import Address, AsyncConnection, Connection, configure
 from kedge.store.postgres.failures import (
     is_lost_connection,
@@ -22,15 +22,15 @@ from kedge.store.postgres.failures import (
     translated,
 )
 from kedge.store.postgres.migrating import migrate
-from kedge.store.postgres.transactions import read_on, run_on, scan_on, write_on
-from kedge.store.script import ScriptMaker, T
+from kedge.store.postgres.transactions import commit, read_on, run_on, scan_on, write_on
+from kedge.store.script import Emit, ScriptMaker, T
 
 _CONNECTIONS = 8
 _SCANS = 4
 """Long reads leave connections for everything else."""
 _ATTEMPTS = 6
-_FIRST_WAIT = 2.0
-"""Seconds without a connection after which somebody looks whether the server is there at all."""
+_LOOK = 1.0
+"""Seconds without a connection after which a caller looks whether the server is there at all."""
 _PATIENCE = 60.0
 
 R = TypeVar("R")
@@ -49,12 +49,13 @@ class Database:
             configure=configure,
             min_size=1,
             max_size=_CONNECTIONS,
-            # The pool's own attempts get rarer and rarer: give up soon, and the next caller starts afresh.
-            reconnect_timeout=3.0,
+            # Its attempts get rarer and rarer: give up soon, and the next caller starts afresh.
+            reconnect_timeout=1.0,
             open=False,
             name="kedge",
         )
         self._scans = asyncio.Semaphore(_SCANS)
+        self._in_order = asyncio.Lock()
         self._blocking: Connection | None = None
         self._blocking_lock = threading.Lock()
 
@@ -80,11 +81,19 @@ class Database:
 
         return await self._persist(attempt)
 
-    async def write(self, script: ScriptMaker[T], *, durable: bool) -> tuple[T, list[StoredEvent]]:
-        async def attempt() -> tuple[T, list[StoredEvent]]:
+    async def write(self, script: ScriptMaker[T], on_commit: OnCommit, *, durable: bool) -> T:
+        async def finish(connection: AsyncConnection, events: Sequence[Emit]) -> None:
+            if not events:
+                await commit(connection, events, self._ids, self.address.location)
+                return
+            # One at a time, so that commits are told in their order. Whoever waits here holds row
+            # locks, so whoever is inside must not wait for one but the last of all, `event_head`.
+            async with self._in_order:
+                on_commit(await commit(connection, events, self._ids, self.address.location))
+
+        async def attempt() -> T:
             async with self.connection() as connection:
-                location = self.address.location
-                return await write_on(connection, script, self._ids, location, durable)
+                return await write_on(connection, script, durable=durable, finish=finish)
 
         return await self._persist(attempt)
 
@@ -118,15 +127,21 @@ class Database:
             await self._pool.putconn(connection)
 
     async def _take(self) -> AsyncConnection:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await self._pool.getconn(_LOOK)
+            except PoolTimeout as error:
+                await self._check_server()
+                if time.monotonic() > deadline:
+                    raise pool_exhausted(self.address.location) from error
+
+    async def _check_server(self) -> None:
+        """Raise what is wrong with the server; the pool does not say why it has no connection."""
         try:
-            return await self._pool.getconn(_FIRST_WAIT)
-        except PoolTimeout:
-            # The pool does not say why it has no connection; one of our own does.
             await (await self.address.connect()).close()
-        try:
-            return await self._pool.getconn(_PATIENCE)
-        except PoolTimeout as error:
-            raise pool_exhausted(self.address.location) from error
+        except psycopg.Error as error:
+            raise translated(error, self.address.location) from error
 
     async def _persist(self, attempt: Callable[[], Awaitable[R]]) -> R:
         for n in range(_ATTEMPTS):
@@ -136,7 +151,8 @@ class Database:
                 if n + 1 == _ATTEMPTS or not _may_retry(error):
                     raise translated(error, self.address.location) from error
                 if is_lost_connection(error):
-                    # The others have broken with it, and handing them out one by one would use up the attempts.
+                    await self._check_server()
+                    # The idle ones broke with it; one by one they would use up the attempts.
                     await self._pool.drain()
             await asyncio.sleep(_pause(n))
         raise AssertionError("the last attempt returns or raises")
@@ -152,4 +168,4 @@ def _may_retry(error: psycopg.Error) -> bool:
 
 
 def _pause(attempt: int) -> float:
-    return random.uniform(0.5, 1.0) * 0.005 * 2**attempt
+    return random.uniform(0.5, 1.0) * (5 << attempt) / 1000

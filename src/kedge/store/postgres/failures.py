@@ -1,9 +1,8 @@
-"""PostgreSQL's errors in kedge's words: each says what to do next, or that trying again is enough."""
+"""PostgreSQL's errors in kedge's words: what to do next, or that trying again is enough."""
 
 import psycopg
 
 from kedge.domain.errors import (
-    EngineClosed,
     InvalidInput,
     KedgeError,
     StoreBusy,
@@ -42,15 +41,15 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 
 def outcome_unknown(location: str) -> StoreUnavailable:
-    """The error for a connection that was lost after the commit was sent and before it was answered."""
+    """For a connection that was lost after the commit was sent and before it was answered."""
     return StoreUnavailable(
-        f"the connection to {location} was lost during a commit; whether it was stored is not known, so look"
-        " before you repeat it"
+        f"the connection to {location} was lost during a commit; whether it was stored is not"
+        " known, so look before you repeat it"
     )
 
 
 def pool_exhausted(location: str) -> StoreBusy:
-    """The error for a caller that got no connection although the server answers."""
+    """For a caller that got no connection although the server answers."""
     return StoreBusy(f"all connections to {location} have been busy for too long; try again later")
 
 
@@ -67,11 +66,13 @@ def translated(error: psycopg.Error, location: str) -> KedgeError:
             )
         case "42501":
             return StoreReadOnly(
-                f"the user of {location} lacks a permission ({_reason(error)}); grant it, or use another user"
+                f"the user of {location} lacks a permission ({_reason(error)}); grant it, or use"
+                " another user"
             )
         case "40001" | "40P01" | "55P03" | "57014":
             return StoreBusy(
-                f"{location} did not get to it in time ({_reason(error)}); look for a long transaction, then retry"
+                f"{location} did not get to it in time ({_reason(error)}); look for a long"
+                " transaction, then retry"
             )
         case "54000":
             return TooLarge(f"the value is larger than PostgreSQL stores ({_reason(error)})")
@@ -84,11 +85,6 @@ def translated(error: psycopg.Error, location: str) -> KedgeError:
                 f"{location} cannot be used: {_reason(error)}; check that the server runs and that"
                 " KEDGE_DATABASE_URL is right"
             )
-
-
-def closed() -> KedgeError:
-    """The error for work that comes after the end."""
-    return EngineClosed()
 
 
 def _reason(error: psycopg.Error) -> str:

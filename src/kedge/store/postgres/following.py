@@ -1,4 +1,4 @@
-"""Tells other processes of commits, and hears of theirs; what was committed is read from the log, not sent."""
+"""Tells other processes of commits and hears of theirs; what they were is read from the log."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 _POLL = 2.0
 _BETWEEN_CALLS = 0.010
-"""Seconds between two notifications of one process: each takes a lock that all of the server's share."""
+"""Seconds between two notifications: each takes a lock that all of the server's databases share."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
@@ -71,13 +71,10 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._tasks = (loop.create_task(self._listen()), loop.create_task(self._poll()))
 
-    def stop(self) -> None:
-        """Hear no more."""
+    async def stop(self) -> None:
+        """Hear no more, and let go of the connection."""
         for task in self._tasks:
             task.cancel()
-
-    async def stopped(self) -> None:
-        """Wait until everything is let go of."""
         await asyncio.wait(self._tasks)
 
     async def _listen(self) -> None:

@@ -10,6 +10,9 @@ from kedge.store.postgres.failures import translated
 from kedge.store.queries import load_migrations
 
 _LOCK = "SELECT pg_advisory_xact_lock(1801806951, 0)"
+_TABLE = (
+    "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'kedge_schema'"
+)
 
 
 async def migrate(address: Address) -> str:
@@ -20,7 +23,8 @@ async def migrate(address: Address) -> str:
             return await _migrate(connection, address.location)
     except psycopg.errors.DuplicateTable as error:
         raise StoreCorrupt(
-            f"{address.location} holds another program's tables; give kedge a database or a schema of its own"
+            f"{address.location} holds another program's tables; give kedge a database or a"
+            " schema of its own"
         ) from error
     except psycopg.Error as error:
         raise translated(error, address.location) from error
@@ -31,7 +35,7 @@ async def _migrate(connection: AsyncConnection, location: str) -> str:
     migrations = load_migrations("postgres")
     if await _version(connection, location, len(migrations)) < len(migrations):
         async with connection.transaction():
-            # Somebody else may have migrated while this process waited for the lock: look again behind it.
+            # Somebody else may have migrated while this process waited: look again.
             await connection.execute(_LOCK)
             version = await _version(connection, location, len(migrations))
             for script in migrations[version:]:
@@ -61,19 +65,18 @@ async def _check_place(connection: AsyncConnection, location: str) -> None:
 
 
 async def _version(connection: AsyncConnection, location: str, known: int) -> int:
-    # In the first schema of the search path, where tables are made: another kedge may live in a later one.
-    table = "to_regclass(quote_ident(current_schema()) || '.kedge_schema')"
-    found = await (await connection.execute(f"SELECT {table} IS NOT NULL")).fetchone()
-    if not found or not found[0]:
+    # Where tables are made: another kedge may live in a later schema of the search path.
+    # Not to_regclass: it may still believe what it found before the wait for the lock.
+    found = await (await connection.execute(_TABLE)).fetchone()
+    if found is None:
         return 0
-    rows = await (await connection.execute("SELECT version FROM kedge_schema")).fetchall()
-    version = int(rows[0][0]) if rows else 0
+    ((version,),) = await (await connection.execute("SELECT version FROM kedge_schema")).fetchall()
     if version > known:
         raise StoreTooNew(
-            f"{location} was written by a newer kedge (schema {version}, this one knows {known}); install the"
-            " newer version again"
+            f"{location} was written by a newer kedge (schema {version}, this one knows {known});"
+            " install the newer version again"
         )
-    return version
+    return int(version)
 
 
 async def _finish(connection: AsyncConnection, before: int, after: int) -> None:

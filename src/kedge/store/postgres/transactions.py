@@ -1,27 +1,27 @@
-"""Runs a script as one transaction on one connection; choosing the connection and trying again is not done here.
+"""Runs a script as one transaction on a connection; choosing one and trying again is not done here.
 
-Statements go out in pipeline mode: one that gives no rows is not waited for. So a transaction takes as many round trips
-as the script asks questions, and one more for everything it changed, its events and the COMMIT together. That keeps
-the row of `event_head`, which all writers need, locked for no time that a client could spend.
+The events and the COMMIT go out together, in pipeline mode: no client can spend time while it keeps
+the row of `event_head` locked, which all writers need. The statements before them do not: psycopg
+takes longer to pipeline a statement than a server nearby takes to answer it.
 """
 
-import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import psycopg
 
 from kedge.domain.errors import InvariantBroken
-from kedge.domain.events import frame
+from kedge.domain.events import frame_text
 from kedge.domain.ids import IdMaker
 from kedge.store.driving import drive
 from kedge.store.port import StoredEvent
 from kedge.store.postgres.connecting import AsyncConnection, Connection
 from kedge.store.postgres.failures import is_lost_connection, outcome_unknown
 from kedge.store.queries import load_queries
-from kedge.store.script import Batch, Emit, Query, Rows, Script, ScriptMaker, T
+from kedge.store.script import Batch, Emit, Query, Row, Rows, Script, ScriptMaker, T
 
 AsyncExecute: TypeAlias = Callable[[Query | Batch], Awaitable[Rows]]
+Finish: TypeAlias = Callable[[AsyncConnection, Sequence[Emit]], Awaitable[None]]
 
 _BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -34,36 +34,22 @@ _DURABLE = (
 _NO_ROWS: Rows = ()
 
 _SQL = {name: sql.encode() for name, sql in load_queries("postgres").items()}
-_GIVES_ROWS = {
-    name
-    for name, sql in load_queries("postgres").items()
-    if re.match(r"\s*(SELECT|WITH)\b", sql) or re.search(r"\bRETURNING\b", sql)
-}
 
 
-class _Statements:
-    """Runs the steps of one transaction on a connection in pipeline mode."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-        self.answered = False
-        """Whether the server has answered anything yet."""
-
-    async def execute(self, step: Query | Batch) -> Rows:
-        cursor = self._connection.cursor()
+def _executor(connection: AsyncConnection) -> AsyncExecute:
+    async def execute(step: Query | Batch) -> Rows:
+        cursor = connection.cursor()
         if type(step) is Batch:
             await cursor.executemany(_SQL[step.name], step.args)
             return _NO_ROWS
         await cursor.execute(_SQL[step.name], step.args)
-        if step.name not in _GIVES_ROWS:
-            return _NO_ROWS
-        found = await cursor.fetchall()
-        self.answered = True
-        return found
+        return await cursor.fetchall() if cursor.description else ((cursor.rowcount,),)
+
+    return execute
 
 
 async def drive_async(script: Script[T], execute: AsyncExecute) -> tuple[T, list[Emit]]:
-    """Run a script to its end; the twin of `kedge.store.driving.drive` that waits without blocking."""
+    """Run a script to its end; the twin of `kedge.store.driving.drive` that does not block."""
     events: list[Emit] = []
     try:
         step = next(script)
@@ -82,7 +68,7 @@ async def drive_async(script: Script[T], execute: AsyncExecute) -> tuple[T, list
 
 
 async def read_on(connection: AsyncConnection, script: ScriptMaker[T]) -> T:
-    """Run a reading script that is likely to ask one question, which needs no transaction around it."""
+    """Run a reading script; if it asks only one question, that needs no transaction around it."""
     attempt = script()
     try:
         step = next(attempt)
@@ -101,10 +87,9 @@ async def read_on(connection: AsyncConnection, script: ScriptMaker[T]) -> T:
 async def scan_on(connection: AsyncConnection, script: ScriptMaker[T]) -> T:
     """Run a reading script on one state of the database."""
     try:
-        async with connection.pipeline():
-            await connection.execute(_BEGIN_READ)
-            result, _ = await drive_async(script(), _Statements(connection).execute)
-            await connection.execute(_COMMIT)
+        await connection.execute(_BEGIN_READ)
+        result, _ = await drive_async(script(), _executor(connection))
+        await connection.execute(_COMMIT)
     except BaseException:
         await _roll_back(connection)
         raise
@@ -112,33 +97,49 @@ async def scan_on(connection: AsyncConnection, script: ScriptMaker[T]) -> T:
 
 
 async def write_on(
-    connection: AsyncConnection, script: ScriptMaker[T], ids: IdMaker, location: str, durable: bool
-) -> tuple[T, list[StoredEvent]]:
-    """Run a script and store its events, in one transaction."""
-    committing = False
+    connection: AsyncConnection, script: ScriptMaker[T], *, durable: bool, finish: Finish
+) -> T:
+    """Run a script as a transaction, which `finish` ends with the events that it is given."""
     try:
-        async with connection.pipeline() as pipeline:
-            await connection.execute(_BEGIN_WRITE)
-            if durable:
-                await connection.execute(_DURABLE)
-            statements = _Statements(connection)
-            result, events = await drive_async(script(), statements.execute)
-            if not statements.answered:
-                # A connection that broke while it was idle must be found out before the commit is sent.
-                await pipeline.sync()
-            framed = [frame(ids.event(), event.properties) for event in events]
-            committing = True
-            appended = await _append(connection, events, framed)
-            await connection.execute(_COMMIT)
-        return result, await _stored(appended, events, framed)
-    except psycopg.Error as error:
-        if committing and is_lost_connection(error):
-            raise outcome_unknown(location) from error
-        await _roll_back(connection)
-        raise
+        await connection.execute(_BEGIN_WRITE)
+        if durable:
+            await connection.execute(_DURABLE)
+        result, events = await drive_async(script(), _executor(connection))
+        await _drop_progress(connection, events)
+        await finish(connection, events)
     except BaseException:
         await _roll_back(connection)
         raise
+    return result
+
+
+async def commit(
+    connection: AsyncConnection, events: Sequence[Emit], ids: IdMaker, location: str
+) -> list[StoredEvent]:
+    """Store the events of a transaction and end it, in one round trip."""
+    framed = [frame_text(ids.event(), event.type, event.properties) for event in events]
+    try:
+        async with connection.pipeline():
+            appended = await _append(connection, events, framed) if events else None
+            await connection.execute(_COMMIT)
+        seqs = await appended.fetchall() if appended else []
+    except psycopg.Error as error:
+        if is_lost_connection(error):
+            # Closed at once: a roll-back would fail, with an error that allows another attempt.
+            await connection.close()
+            raise outcome_unknown(location) from error
+        raise
+    return [
+        StoredEvent(
+            seq,
+            event.type,
+            event.session_id,
+            event.project_id,
+            event.directory,
+            payload,
+        )
+        for (seq,), event, payload in zip(sorted(seqs), events, framed, strict=True)
+    ]
 
 
 def run_on(connection: Connection, script: ScriptMaker[T], location: str) -> T:
@@ -148,7 +149,7 @@ def run_on(connection: Connection, script: ScriptMaker[T], location: str) -> T:
         cursor = connection.cursor()
         if type(step) is Query:
             cursor.execute(_SQL[step.name], step.args)
-            return cursor.fetchall() if step.name in _GIVES_ROWS else _NO_ROWS
+            return cursor.fetchall() if cursor.description else ((cursor.rowcount,),)
         cursor.executemany(_SQL[step.name], step.args)
         return _NO_ROWS
 
@@ -176,48 +177,38 @@ async def _roll_back(connection: AsyncConnection) -> None:
         await connection.execute(b"ROLLBACK")
 
 
+async def _drop_progress(connection: AsyncConnection, events: Sequence[Emit]) -> None:
+    for event in events:
+        if event.after_progress:
+            stale = {"session_id": event.session_id, "entity": event.entity}
+            await connection.execute(_SQL["event_drop_progress"], stale)
+
+
 async def _append(
     connection: AsyncConnection, events: Sequence[Emit], framed: Sequence[str]
-) -> psycopg.AsyncCursor[tuple[object, ...]] | None:
-    if not events:
-        return None
-    cursor = connection.cursor()
-    replaced = [{"seq": event.replaces} for event in events if event.replaces is not None]
-    if replaced:
-        # Before the head is locked: whoever waits for a row must not make all others wait.
-        await cursor.executemany(_SQL["event_drop"], replaced)
-        cursor = connection.cursor()
-    await cursor.execute(
+) -> psycopg.AsyncCursor[Row]:
+    return await connection.execute(
         _SQL["event_append"],
         {
             "count": len(events),
-            "types": [event.properties.type for event in events],
-            "entities": [event.entity for event in events],
-            "sessions": [event.session_id for event in events],
-            "projects": [event.project_id for event in events],
-            "directories": [event.directory for event in events],
-            "payloads": framed,
+            "types": _array(event.type for event in events),
+            "entities": _array(event.entity for event in events),
+            "sessions": _array(event.session_id for event in events),
+            "projects": _array(event.project_id for event in events),
+            "directories": _array(event.directory for event in events),
+            "payloads": _array(framed),
+            "progress": _array(str(int(event.progress)) for event in events),
         },
     )
-    return cursor
 
 
-async def _stored(
-    appended: psycopg.AsyncCursor[tuple[object, ...]] | None,
-    events: Sequence[Emit],
-    framed: Sequence[str],
-) -> list[StoredEvent]:
-    if appended is None:
-        return []
-    seqs = sorted(int(str(seq)) for (seq,) in await appended.fetchall())
-    return [
-        StoredEvent(
-            seq,
-            event.properties.type,
-            event.session_id,
-            event.project_id,
-            event.directory,
-            payload,
-        )
-        for seq, event, payload in zip(seqs, events, framed, strict=True)
-    ]
+def _array(values: Iterable[str | None]) -> str:
+    """The text form of an array; psycopg's own takes longer than the whole statement."""
+    return "{" + ",".join(map(_element, values)) + "}"
+
+
+def _element(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

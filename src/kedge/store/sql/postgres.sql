@@ -16,31 +16,33 @@ SELECT 1 FROM pg_advisory_xact_lock(1801806951, 2)
 SELECT project_id, directory, worktree, time_deleted, next_pos, last_created, data FROM session WHERE id = :id
 FOR UPDATE
 
--- Parts do not wait for each other, only for whoever holds the session; nor does a lease's renewal wait for them.
+-- Parts do not wait for each other, only for whoever holds the session. Not KEY SHARE: that one is content with the
+-- old version of a row that was changed during the wait.
 
 -- name: part_home
 SELECT s.project_id, s.directory, m.pos, NULL
 FROM session s JOIN message m ON m.session_id = s.id AND m.id = :message_id
 WHERE s.id = :session_id AND s.time_deleted IS NULL
-FOR KEY SHARE OF s, m
+FOR SHARE OF s, m
 
 -- name: part_home_fenced
-SELECT s.project_id, s.directory, m.pos, l.generation
+SELECT s.project_id, s.directory, m.pos, CASE WHEN l.owner IS NULL THEN NULL ELSE l.generation END
 FROM session s
 JOIN message m ON m.session_id = s.id AND m.id = :message_id
 JOIN lease l ON l.session_id = s.id
 WHERE s.id = :session_id AND s.time_deleted IS NULL
-FOR KEY SHARE OF s, m, l
+FOR SHARE OF s, m, l
 
 -- name: lease_lock
 SELECT generation, owner, time_expires, status FROM lease WHERE session_id = :session_id FOR UPDATE
 
 -- name: event_append
 WITH head AS (UPDATE event_head SET seq = seq + :count RETURNING seq)
-INSERT INTO event (seq, type, entity, session_id, project_id, directory, payload)
-SELECT head.seq - :count + e.n, e.type, e.entity, e.session_id, e.project_id, e.directory, e.payload
+INSERT INTO event (seq, type, entity, session_id, project_id, directory, payload, progress)
+SELECT head.seq - :count + e.n, e.type, e.entity, e.session_id, e.project_id, e.directory, e.payload, e.progress
 FROM head, unnest(:types::text[], :entities::text[], :sessions::text[], :projects::text[], :directories::text[],
-    :payloads::text[]) WITH ORDINALITY AS e (type, entity, session_id, project_id, directory, payload, n)
+    :payloads::text[], :progress::bigint[])
+    WITH ORDINALITY AS e (type, entity, session_id, project_id, directory, payload, progress, n)
 RETURNING seq
 
 -- name: event_head
@@ -48,23 +50,15 @@ SELECT seq FROM event_head
 
 -- name: fork_messages
 INSERT INTO message (session_id, pos, id, role, parent_id, awaiting, open, data)
-WITH origin AS MATERIALIZED (
-    SELECT pos, id, row_number() OVER (ORDER BY pos) - 1 AS n
-    FROM message WHERE session_id = :origin AND pos < :pos
-)
-SELECT :fork, o.n, 'msg_' || lpad(to_hex(:base + o.n), 12, '0') || :suffix, m.role,
-    CASE WHEN p.n IS NULL THEN m.parent_id ELSE 'msg_' || lpad(to_hex(:base + p.n), 12, '0') || :suffix END,
-    0, m.open, m.data
-FROM origin o JOIN message m ON m.session_id = :origin AND m.pos = o.pos LEFT JOIN origin p ON p.id = m.parent_id
+SELECT :fork, pos, 'msg_' || lpad(to_hex(:base + row_number() OVER (ORDER BY pos) - 1), 12, '0') || :suffix,
+    role, parent_id, 0, open, data
+FROM message WHERE session_id = :origin AND pos < :pos
 
 -- name: fork_parts
 INSERT INTO part (session_id, message_pos, id, type, data)
-SELECT :fork, o.n,
-    'prt_' || lpad(to_hex(:base + row_number() OVER (ORDER BY p.message_pos, p.id) - 1), 12, '0') || :suffix,
-    p.type, p.data
-FROM (
-    SELECT pos, row_number() OVER (ORDER BY pos) - 1 AS n FROM message WHERE session_id = :origin AND pos < :pos
-) o JOIN part p ON p.session_id = :origin AND p.message_pos = o.pos
+SELECT :fork, message_pos,
+    'prt_' || lpad(to_hex(:base + row_number() OVER (ORDER BY message_pos, id) - 1), 12, '0') || :suffix, type, data
+FROM part WHERE session_id = :origin AND message_pos < :pos
 
 -- name: fork_size
 SELECT (SELECT count(*) FROM message WHERE session_id = :origin AND pos < :pos),
@@ -100,7 +94,9 @@ DELETE FROM search_doc WHERE id = :id
 
 -- name: search_hits
 WITH hit AS MATERIALIZED (
-    SELECT id FROM search_doc WHERE words @@ (:tsquery::tsquery && ('''=' || :kind || '''')::tsquery)
+    SELECT id FROM search_doc WHERE words @@ (
+        regexp_replace(:tsquery, '([^ :&]{128})[^ :&]+', '\1', 'g')::tsquery && ('''=' || :kind || '''')::tsquery
+    )
 )
 SELECT d.id, d.session_id, d.message_id, d.part_id, d.kind,
     CASE WHEN at.start > 1 THEN '…' ELSE '' END || substr(d.body, at.start, 160)
@@ -108,8 +104,23 @@ SELECT d.id, d.session_id, d.message_id, d.part_id, d.kind,
     s.data
 FROM (SELECT id FROM hit WHERE id < :before ORDER BY id DESC) h
 JOIN search_doc d ON d.id = h.id
-JOIN session s ON s.id = d.session_id AND s.time_deleted IS NULL
+JOIN session_place p ON p.session_id = d.session_id AND p.place = :place
+JOIN session s ON s.id = d.session_id
 CROSS JOIN LATERAL (
     SELECT greatest(strpos(lower(d.body), split_part(:tsquery, ':', 1)) - 40, 1) AS start
 ) at
 ORDER BY h.id DESC LIMIT :limit
+
+-- name: search_sessions
+WITH hit AS MATERIALIZED (
+    SELECT session_id, max((kind = 'title')::int) AS titled FROM search_doc
+    WHERE words @@ regexp_replace(:tsquery, '([^ :&]{128})[^ :&]+', '\1', 'g')::tsquery GROUP BY session_id
+)
+SELECT s.data, m.titled, p.time_updated, p.session_id
+FROM hit m
+JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
+JOIN session s ON s.id = p.session_id
+WHERE (:buckets >> p.bucket::int) & 1 = 1 AND p.time_updated >= :start
+    AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
+ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
+LIMIT :limit

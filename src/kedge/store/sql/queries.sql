@@ -131,16 +131,16 @@ UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND id = :id
 -- name: message_open_list
 SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND open = 1 ORDER BY pos
 
--- name: message_newest
-SELECT id FROM message WHERE session_id = :session_id ORDER BY pos DESC LIMIT 1
-
 -- name: part_get
 SELECT p.id, p.type, p.data FROM part p
 WHERE p.session_id = :session_id AND p.message_pos = :message_pos AND p.id = :id
 
 -- name: part_put
 INSERT INTO part (session_id, message_pos, id, type, data) VALUES (:session_id, :message_pos, :id, :type, :data)
-ON CONFLICT (session_id, message_pos, id) DO UPDATE SET type = excluded.type, data = excluded.data
+ON CONFLICT (session_id, message_pos, id) DO UPDATE SET data = excluded.data WHERE part.type = excluded.type
+
+-- name: part_set_data
+UPDATE part SET data = :data WHERE session_id = :session_id AND message_pos = :message_pos AND id = :id
 
 -- name: part_delete
 DELETE FROM part WHERE session_id = :session_id AND message_pos = :message_pos AND id = :id
@@ -162,7 +162,7 @@ WHERE session_id = :session_id AND message_pos BETWEEN :first AND :last AND type
 SELECT version, data FROM todo WHERE session_id = :session_id ORDER BY version DESC LIMIT 1
 
 -- name: todo_before
-SELECT version, data FROM todo WHERE session_id = :session_id AND pos < :pos ORDER BY pos DESC, version DESC LIMIT 1
+SELECT version, data FROM todo WHERE session_id = :session_id AND pos < :pos ORDER BY version DESC LIMIT 1
 
 -- name: todo_versions
 SELECT version, message_id, time_created, data FROM todo WHERE session_id = :session_id ORDER BY version
@@ -223,8 +223,14 @@ DELETE FROM event WHERE seq = :seq
 -- name: event_drop_progress
 DELETE FROM event WHERE progress = 1 AND session_id = :session_id AND entity = :entity
 
+-- name: event_rewrite
+UPDATE event SET payload = :payload WHERE seq = :seq
+
+-- Progress is left alone: the next event about the part drops it, and the one before must then still be there.
+
 -- name: event_entities
-SELECT seq, entity, type FROM event WHERE session_id = :session_id AND seq > :seq AND seq <= :until ORDER BY seq LIMIT :limit
+SELECT seq, entity, type FROM event
+WHERE session_id = :session_id AND seq > :seq AND seq <= :until AND progress = 0 ORDER BY seq LIMIT :limit
 
 -- ---- search
 
@@ -280,6 +286,15 @@ DELETE FROM plan WHERE session_id = :session_id
 DELETE FROM session WHERE id = :id
 
 -- ---- forks
+
+-- Copies stand where their originals do, so that each finds its parent's copy by an index.
+
+-- name: fork_parents
+UPDATE message SET parent_id = COALESCE((
+    SELECT copy.id FROM message origin JOIN message copy ON copy.session_id = :fork AND copy.pos = origin.pos
+    WHERE origin.session_id = :origin AND origin.id = message.parent_id
+), parent_id)
+WHERE session_id = :fork AND parent_id IS NOT NULL
 
 -- name: part_compactions
 SELECT message_pos, id, data FROM part WHERE session_id = :session_id AND type = 'compaction'

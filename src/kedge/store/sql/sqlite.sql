@@ -15,7 +15,7 @@ FROM session s JOIN message m ON m.session_id = s.id AND m.id = :message_id
 WHERE s.id = :session_id AND s.time_deleted IS NULL
 
 -- name: part_home_fenced
-SELECT s.project_id, s.directory, m.pos, l.generation
+SELECT s.project_id, s.directory, m.pos, CASE WHEN l.owner IS NULL THEN NULL ELSE l.generation END
 FROM session s
 JOIN message m ON m.session_id = s.id AND m.id = :message_id
 JOIN lease l ON l.session_id = s.id
@@ -25,32 +25,32 @@ WHERE s.id = :session_id AND s.time_deleted IS NULL
 SELECT generation, owner, time_expires, status FROM lease WHERE session_id = :session_id
 
 -- name: event_append
-INSERT INTO event (type, entity, session_id, project_id, directory, payload, progress)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO event (seq, type, entity, session_id, project_id, directory, payload, progress)
+VALUES (
+    1 + max(
+        COALESCE((SELECT max(seq) FROM event), 0),
+        COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'event_number'), 0)
+    ),
+    ?, ?, ?, ?, ?, ?, ?
+)
 
 -- name: event_head
-SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0)
+SELECT max(
+    COALESCE((SELECT max(seq) FROM event), 0),
+    COALESCE((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'event_number'), 0)
+)
 
 -- name: fork_messages
 INSERT INTO message (session_id, pos, id, role, parent_id, awaiting, open, data)
-WITH origin AS MATERIALIZED (
-    SELECT pos, id, role, parent_id, open, data, row_number() OVER (ORDER BY pos) - 1 AS n
-    FROM message WHERE session_id = :origin AND pos < :pos
-)
-SELECT :fork, o.n, 'msg_' || printf('%012x', :base + o.n) || :suffix, o.role,
-    CASE WHEN p.n IS NULL THEN o.parent_id ELSE 'msg_' || printf('%012x', :base + p.n) || :suffix END,
-    0, o.open, o.data
-FROM origin o LEFT JOIN origin p ON p.id = o.parent_id
-ORDER BY o.n
+SELECT :fork, pos, 'msg_' || printf('%012x', :base + row_number() OVER (ORDER BY pos) - 1) || :suffix,
+    role, parent_id, 0, open, data
+FROM message WHERE session_id = :origin AND pos < :pos
 
 -- name: fork_parts
 INSERT INTO part (session_id, message_pos, id, type, data)
-SELECT :fork, o.n,
-    'prt_' || printf('%012x', :base + row_number() OVER (ORDER BY p.message_pos, p.id) - 1) || :suffix, p.type, p.data
-FROM (
-    SELECT pos, row_number() OVER (ORDER BY pos) - 1 AS n FROM message WHERE session_id = :origin AND pos < :pos
-) o JOIN part p ON p.session_id = :origin AND p.message_pos = o.pos
-ORDER BY p.message_pos, p.id
+SELECT :fork, message_pos,
+    'prt_' || printf('%012x', :base + row_number() OVER (ORDER BY message_pos, id) - 1) || :suffix, type, data
+FROM part WHERE session_id = :origin AND message_pos < :pos
 
 -- name: fork_size
 SELECT (SELECT count(*) FROM message WHERE session_id = :origin AND pos < :pos),
@@ -64,10 +64,10 @@ INSERT INTO search_doc (session_id, message_id, part_id, kind) VALUES (:session_
 RETURNING id
 
 -- name: search_text_add
-INSERT INTO search_text (rowid, kind, body) VALUES (:id, :kind, :body)
+INSERT INTO search_text (rowid, kind, words, body) VALUES (:id, :kind, :words, :body)
 
 -- name: search_text_put
-UPDATE search_text SET body = :body WHERE rowid = :id
+UPDATE search_text SET words = :words, body = :body WHERE rowid = :id
 
 -- name: search_text_drop
 DELETE FROM search_text WHERE rowid = :id
@@ -82,7 +82,8 @@ FROM (
     FROM search_text JOIN search_doc d ON d.id = search_text.rowid
     WHERE search_text MATCH :fts GROUP BY d.session_id
 ) m
-JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
+-- Not the other way round: a place may list every session there is.
+CROSS JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
 JOIN session s ON s.id = p.session_id
 WHERE (:buckets >> p.bucket) & 1 = 1 AND p.time_updated >= :start
     AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
@@ -90,8 +91,17 @@ ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
 LIMIT :limit
 
 -- name: search_hits
-SELECT d.id, d.session_id, d.message_id, d.part_id, d.kind, snippet(search_text, 1, '', '', '…', 16), s.data
-FROM search_text JOIN search_doc d ON d.id = search_text.rowid
-JOIN session s ON s.id = d.session_id AND s.time_deleted IS NULL
-WHERE search_text MATCH :fts AND search_text.rowid < :before
-ORDER BY search_text.rowid DESC LIMIT :limit
+SELECT h.id, h.session_id, h.message_id, h.part_id, h.kind,
+    CASE WHEN h.start > 1 THEN '…' ELSE '' END || substr(h.body, h.start, 160)
+        || CASE WHEN length(h.body) >= h.start + 160 THEN '…' ELSE '' END,
+    h.data
+FROM (
+    SELECT d.id, d.session_id, d.message_id, d.part_id, d.kind, s.data, search_text.body AS body,
+        max(instr(lower(search_text.body), :word) - 40, 1) AS start
+    FROM search_text JOIN search_doc d ON d.id = search_text.rowid
+    JOIN session_place p ON p.session_id = d.session_id AND p.place = :place
+    JOIN session s ON s.id = d.session_id
+    WHERE search_text MATCH :fts AND search_text.rowid < :before
+    ORDER BY search_text.rowid DESC LIMIT :limit
+) h
+ORDER BY h.id DESC

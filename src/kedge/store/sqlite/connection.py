@@ -3,6 +3,7 @@ long."""
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,30 +19,50 @@ WAL_LIMIT = 4 * 1024 * 1024
 
 T = TypeVar("T")
 
+_creating = threading.Lock()
+
 
 def connect(path: Path, *, wait: float) -> sqlite3.Connection:
     """A connection in autocommit mode; `wait` is how long SQLite itself waits for a lock, in
     seconds."""
-    connection = sqlite3.connect(
-        path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
+    connection = open_file(path, wait=wait)
     try:
-        patiently(lambda: _configure(connection), path)
+        configure(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
+def open_file(path: Path, *, wait: float) -> sqlite3.Connection:
+    """A connection that has changed nothing about the file yet."""
+    return patiently(
+        lambda: sqlite3.connect(
+            path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
+        ),
+        path,
+    )
+
+
+def configure(connection: sqlite3.Connection, path: Path) -> None:
+    """Set a connection up the way kedge wants it."""
+    patiently(lambda: _configure(connection), path)
+
+
 def create_file(path: Path) -> None:
     """Make the file for its owner alone; the log and the index that SQLite puts beside it follow
     its mode."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        failure = sqlite3.OperationalError(str(error))
-        failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-        raise translated(failure, path) from error
+    # When a process closes any descriptor of a file, POSIX drops all locks it has on it, SQLite's
+    # too. So a file that is there is not opened, and one that is being made is nobody else's yet.
+    with _creating:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            failure = sqlite3.OperationalError(str(error))
+            failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+            raise translated(failure, path) from error
 
 
 def patiently(action: Callable[[], T], path: Path) -> T:

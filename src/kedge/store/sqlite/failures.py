@@ -32,11 +32,13 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
             )
         case sqlite3.SQLITE_FULL:
             return _full(path)
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return StoreCorrupt(
-                f"{path} is damaged or is not a kedge database ({error}); move it away, and put"
-                f" the newest {path.name}.*.backup in its place if there is one"
-            )
+        case sqlite3.SQLITE_NOTADB:
+            return StoreCorrupt(f"{path} is not a SQLite database; choose another file for kedge")
+        case sqlite3.SQLITE_CORRUPT:
+            return _damaged(path, error)
+        case 0 if str(error).startswith("Could not decode to UTF-8"):
+            # Python's own error; what is stored was text once. The damaged text is not repeated.
+            return _damaged(path, "text that is not UTF-8")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return _read_only(path)
         case sqlite3.SQLITE_CANTOPEN:
@@ -57,11 +59,20 @@ def _code(error: sqlite3.Error) -> int:
 def _cannot_open(path: Path, error: sqlite3.Error) -> KedgeError:
     if path.is_dir():
         return StoreUnavailable(f"{path} is a directory; a database file is needed there")
-    if not os.access(path.parent, os.W_OK):
+    if not path.parent.is_dir():
+        return StoreUnavailable(f"the folder {path.parent} does not exist; make it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
         return _read_only(path)
     if _free_space(path) < _LITTLE_SPACE:
         return _full(path)
     return StoreUnavailable(f"{path} cannot be opened: {error}")
+
+
+def _damaged(path: Path, how: object) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path} is damaged ({how}); move it away, and put the newest {path.name}.*.backup in its"
+        " place if there is one"
+    )
 
 
 def _full(path: Path) -> StoreFull:

@@ -9,15 +9,18 @@ from pathlib import Path
 
 from kedge.domain.errors import StoreCorrupt, StoreTooNew
 from kedge.store.queries import load_migrations
-from kedge.store.sqlite.connection import connect, patiently
+from kedge.store.sqlite.connection import configure, open_file, patiently
 
 _APPLICATION_ID = 0x6B656467  # "kedg"
 
 
 def migrate(path: Path) -> str:
     """Apply what is missing, in one transaction; gives the database's epoch."""
-    connection = connect(path, wait=5.0)
+    connection = open_file(path, wait=5.0)
     try:
+        # Before anything is changed: the file may be another program's.
+        patiently(lambda: _version_now(connection, path, len(load_migrations("sqlite"))), path)
+        configure(connection, path)
         return patiently(lambda: _migrate(connection, path), path)
     finally:
         connection.close()
@@ -25,7 +28,7 @@ def migrate(path: Path) -> str:
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> str:
     migrations = load_migrations("sqlite")
-    if _version(connection, path, len(migrations)) < len(migrations):
+    if _version_now(connection, path, len(migrations)) < len(migrations):
         # Somebody else may have migrated while this process waited for the lock: look again.
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -41,8 +44,25 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> str:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    (epoch,) = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
-    return str(epoch)
+    found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    if found is None:
+        raise StoreCorrupt(f"{path} has lost its epoch; put the newest backup in its place")
+    return str(found[0])
+
+
+def _version_now(connection: sqlite3.Connection, path: Path, known: int) -> int:
+    # In one transaction: who makes the database at this instant commits all of it or nothing.
+    connection.execute("BEGIN")
+    try:
+        return _version(connection, path, known)
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged schema in its message, and Python cannot read that.
+        raise StoreCorrupt(
+            f"{path} is damaged (its schema is not text); put the newest backup in its place"
+        ) from error
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:

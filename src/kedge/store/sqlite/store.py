@@ -9,7 +9,6 @@ waits. See docs/decisions/001-inline-transactions.md.
 import asyncio
 import functools
 import logging
-import os
 import queue
 import sqlite3
 import time
@@ -19,13 +18,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from kedge.domain.errors import EngineClosed
-from kedge.domain.events import frame
+from kedge.domain.events import frame_text
 from kedge.domain.ids import IdMaker
 from kedge.store.driving import drive
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
 from kedge.store.queries import load_queries
 from kedge.store.script import Batch, Emit, Query, Rows, ScriptMaker, T
-from kedge.store.sqlite.connection import WAL_LIMIT, connect, create_file, patiently
+from kedge.store.sqlite.checkpoints import Checkpoints
+from kedge.store.sqlite.connection import connect, create_file, patiently
 from kedge.store.sqlite.failures import is_busy, translated
 from kedge.store.sqlite.filesystem import refuse_network
 from kedge.store.sqlite.migrate import migrate
@@ -51,12 +51,14 @@ class SqliteStore:
         self._ids = ids
         self._queries = load_queries("sqlite")
         self._inline = connect(path, wait=0)
-        self._worker_connection = connect(path, wait=1.0)
+        # Not left to SQLite's own wait: its naps grow to 100 ms; who naps long gets no turn.
+        self._worker_connection = connect(path, wait=0)
         self._worker = ThreadPoolExecutor(1, "kedge-sqlite-writer")
         self._scanner = ThreadPoolExecutor(_SCANNERS, "kedge-sqlite-reader")
         self._scan_connections: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         self._waiting = 0
         self._commits = 0
+        self._checkpoints = Checkpoints(path)
         self._last_turn = time.monotonic()
         self._closed = False
         self._on_commit: OnCommit = lambda events: None
@@ -76,8 +78,8 @@ class SqliteStore:
         return await asyncio.to_thread(prepare)
 
     async def read(self, script: ScriptMaker[T], /) -> T:
-        self._check_open()
         await self._take_turns()
+        self._check_open()
         try:
             return self._read_on(self._inline, script)
         except sqlite3.Error as error:
@@ -91,8 +93,8 @@ class SqliteStore:
         return await loop.run_in_executor(self._scanner, self._scan, script)
 
     async def write(self, script: ScriptMaker[T], /) -> T:
-        self._check_open()
         await self._take_turns()
+        self._check_open()
         if self._waiting:
             # First come, first served: a stream of small writes would starve a large one.
             return await self.write_bulk(script)
@@ -145,6 +147,7 @@ class SqliteStore:
     def _close(self) -> None:
         self._worker.shutdown()
         self._scanner.shutdown()
+        self._checkpoints.close()
         self._inline.close()
         while not self._scan_connections.empty():
             self._scan_connections.get().close()
@@ -163,20 +166,28 @@ class SqliteStore:
     async def _in_worker(self, script: ScriptMaker[T], synchronous: str) -> T:
         self._check_open()
         self._waiting += 1
-        try:
-            loop = asyncio.get_running_loop()
-            work = functools.partial(self._work, script, synchronous)
-            result, events = await loop.run_in_executor(self._worker, work)
-        finally:
-            self._waiting -= 1
-        self._on_commit(events)
+        loop = asyncio.get_running_loop()
+        work = functools.partial(self._work, script, synchronous)
+        working = loop.run_in_executor(self._worker, work)
+        working.add_done_callback(self._worked)
+        # Whoever gives up waiting does not undo the commit, so it is told of all the same.
+        result, _ = await asyncio.shield(working)
         return result
+
+    def _worked(self, working: "asyncio.Future[tuple[T, list[StoredEvent]]]") -> None:
+        self._waiting -= 1
+        if working.exception() is None:
+            self._on_commit(working.result()[1])
 
     def _work(self, script: ScriptMaker[T], synchronous: str) -> tuple[T, list[StoredEvent]]:
         connection = self._worker_connection
-        connection.execute(f"PRAGMA synchronous = {synchronous}")
-        result = patiently(lambda: self._write_on(connection, script), self._path)
-        self._checkpoint_if_due()
+
+        def work() -> tuple[T, list[StoredEvent]]:
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            return self._write_on(connection, script)
+
+        result = patiently(work, self._path)
+        self._checkpoints.look()
         return result
 
     def _scan(self, script: ScriptMaker[T]) -> T:
@@ -227,7 +238,8 @@ class SqliteStore:
 
         def execute(step: Query | Batch) -> Rows:
             if type(step) is Query:
-                return connection.execute(queries[step.name], step.args).fetchall()
+                cursor = connection.execute(queries[step.name], step.args)
+                return ((cursor.rowcount,),) if cursor.description is None else cursor.fetchall()
             connection.executemany(queries[step.name], step.args)
             return ()
 
@@ -240,8 +252,8 @@ class SqliteStore:
                 entity = {"session_id": event.session_id, "entity": event.entity}
                 connection.execute(self._queries["event_drop_progress"], entity)
             home = (event.session_id, event.project_id, event.directory)
-            payload = frame(self._ids.event(), event.properties)
-            kind = event.properties.type
+            kind = event.type
+            payload = frame_text(self._ids.event(), kind, event.properties)
             cursor = connection.execute(
                 self._queries["event_append"], (kind, event.entity, *home, payload, event.progress)
             )
@@ -253,27 +265,19 @@ class SqliteStore:
         self._commits += 1
         if self._commits >= _COMMITS_PER_LOOK:
             self._commits = 0
-            self._worker.submit(self._checkpoint_if_due)
-
-    def _checkpoint_if_due(self) -> None:
-        try:
-            size = os.stat(f"{self._path}-wal").st_size
-        except FileNotFoundError:
-            return
-        if size > WAL_LIMIT:
-            # Readers may keep part of the log alive; when that lasts, wait for them.
-            mode = "PASSIVE" if size < 16 * WAL_LIMIT else "TRUNCATE"
-            try:
-                self._worker_connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            except sqlite3.Error as error:
-                # Nothing is lost: the log only stays longer, and the next look tries again.
-                _log.warning("checkpoint of %s failed: %s", self._path, error)
+            self._checkpoints.look()
 
     async def _watch(self) -> None:
         seen = None
         while True:
-            (version,) = self._inline.execute("PRAGMA data_version").fetchone()
-            if version != seen:
-                seen = version
-                self._on_foreign_commit()
+            try:
+                (version,) = self._inline.execute("PRAGMA data_version").fetchone()
+            except sqlite3.Error as error:
+                # Somebody repairs the log after a crash, or worse: the next look tells.
+                if not is_busy(error):
+                    _log.warning("cannot look for commits in %s: %s", self._path, error)
+            else:
+                if version != seen:
+                    seen = version
+                    self._on_foreign_commit()
             await asyncio.sleep(_POLL)

@@ -28,4 +28,5 @@ def pass_fence(fence: Fence | None) -> Script[None]:
     """
     if fence is not None:
         found = yield from row("lease_lock", session_id=fence.session_id)
-        fence.check(found[0] if found else None)
+        held = found is not None and found[1] is not None
+        fence.check(found[0] if found and held else None)

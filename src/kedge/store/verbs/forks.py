@@ -15,9 +15,9 @@ from kedge.store.verbs.interrupts import interrupt_open_messages
 from kedge.store.verbs.sessions import (
     LockedSession,
     about,
-    encoded,
     insert_session,
     lock_live_session,
+    store_session,
 )
 from kedge.store.verbs.todos import add_version, todos_before
 from kedge.store.verbs.totals import message_totals, with_totals
@@ -40,13 +40,14 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     yield from insert_session(fork, origin.worktree)
     args = {"fork": fork.id, "origin": origin.info.id, "pos": pos, "suffix": block.suffix}
     yield from run("fork_messages", base=block.base, **args)
+    yield from run("fork_parents", fork=fork.id, origin=origin.info.id)
     yield from run("fork_parts", base=block.base + messages, **args)
     yield from _remap_tail_starts(origin.info.id, fork.id, pos, block)
     todos = yield from todos_before(origin.info.id, pos)
     if todos:
-        yield from add_version(fork.id, todos, now=now, message_id=None, pos=messages - 1)
+        yield from add_version(fork.id, todos, now=now, message_id=None, pos=pos - 1)
     info = with_totals(fork, (yield from message_totals(fork.id, 0, _LAST)))
-    yield from _finish(info, messages)
+    yield from _finish(info, pos)
     copy = Copy(base=block.base, suffix=block.suffix, messages=messages, parts=parts, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=copy))
     error = failures.aborted("The session was forked while this was running")
@@ -63,20 +64,14 @@ def _boundary(origin: LockedSession, message_id: str | None) -> Script[int]:
     return int(found[4])
 
 
-def _finish(info: SessionInfo, messages: int) -> Script[None]:
+def _finish(info: SessionInfo, next_pos: int) -> Script[None]:
     newest = yield from rows("message_page_back", session_id=info.id, pos=_LAST, limit=1)
     created = 0
     if newest:
         message: Message = wire.decode(join_message(info.id, newest[0]), Message)
         created = int(message.time.created)
-    yield from run("session_advance", id=info.id, next_pos=messages, last_created=created)
-    yield from run(
-        "session_put",
-        id=info.id,
-        project_id=info.projectID,
-        time_updated=info.time.updated,
-        data=encoded(info),
-    )
+    yield from run("session_advance", id=info.id, next_pos=next_pos, last_created=created)
+    yield from store_session(info)
 
 
 def _remap_tail_starts(origin: str, fork: str, pos: int, block: IdBlock) -> Script[None]:
@@ -97,11 +92,10 @@ def _remap_tail_starts(origin: str, fork: str, pos: int, block: IdBlock) -> Scri
                 "session_id": fork,
                 "message_pos": message_pos,
                 "id": id,
-                "type": "compaction",
                 "data": wire.encode(body),
             }
         )
-    yield from batch("part_put", changed)
+    yield from batch("part_set_data", changed)
 
 
 class _Compaction(msgspec.Struct):

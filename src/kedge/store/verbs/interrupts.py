@@ -22,7 +22,7 @@ from kedge.domain.parts import (
 )
 from kedge.domain.sessions import SessionInfo
 from kedge.store.rows import join_message, part_type, split_message, split_part
-from kedge.store.script import Emit, Script, rows, run
+from kedge.store.script import Script, rows, run
 from kedge.store.verbs.parts import decode_part
 from kedge.store.verbs.sessions import about
 
@@ -69,8 +69,8 @@ def _interrupt_parts(info: SessionInfo, message_id: str, pos: int, now: int) -> 
             data=split_part(closed),
         )
         event = PartUpdated(sessionID=info.id, part=closed, time=now)
-        entity = f"part:{message_id}/{id}"
-        yield Emit(event, entity, info.id, info.projectID, info.directory, after_progress=True)
+        entity = f"part:{message_id} {id}"
+        yield about(info, event, entity)._replace(after_progress=True)
 
 
 def interrupted(part: Part, now: int) -> Part:

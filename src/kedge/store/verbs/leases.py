@@ -72,11 +72,12 @@ def set_status(fence: Fence, status: SessionStatus) -> Script[None]:
     yield status_event(info, status)
 
 
-def release_lease(fence: Fence) -> Script[None]:
+def release_lease(fence: Fence) -> Script[SessionInfo]:
     """Give the lease back; whoever waits for the session hears that it is idle."""
     info = (yield from lock_session(fence.session_id)).info
     yield from pass_fence(fence)
     yield from free_lease(info)
+    return info
 
 
 def release_unless_asked(fence: Fence, answered: str) -> Script[str | None]:

@@ -1,14 +1,25 @@
 """Parts: write and remove them one at a time. This is the store's hottest path."""
 
+from typing import NamedTuple
+
 from kedge.domain import wire
-from kedge.domain.errors import MessageNotFound, PartNotFound, SessionNotFound
+from kedge.domain.errors import InvalidInput, MessageNotFound, PartNotFound, SessionNotFound
 from kedge.domain.events import PartRemoved, PartUpdated
 from kedge.domain.parts import Part, StepFinishPart
-from kedge.store.rows import MAX_VALUE_BYTES, check_size, join_part, part_type, split_part
+from kedge.store.rows import MAX_VALUE_BYTES, check_size, join_part, part_type, quoted, strip_part
 from kedge.store.script import Emit, Row, Script, row, run
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.sessions import about, lock_live_session
+from kedge.store.verbs.fences import Fence, pass_fence
+from kedge.store.verbs.sessions import about, get_session_text, lock_live_session
 from kedge.store.verbs.totals import Totals, add_totals, sum_finishes, totals_of
+
+
+class _Home(NamedTuple):
+    """The message that a part belongs to."""
+
+    project_id: str
+    directory: str
+    pos: int
+    generation: int | None
 
 
 def put_part(
@@ -21,38 +32,56 @@ def put_part(
 ) -> Script[None]:
     """Store a part, new or changed; see `Emit` for what progress is."""
     if isinstance(part, StepFinishPart):
-        # Before the part's home is locked: the totals change the session itself.
-        session = (yield from lock_live_session(part.sessionID)).info
-    project_id, directory, pos = yield from _home(part.sessionID, part.messageID, fence)
-    totals = Totals()
-    if isinstance(part, StepFinishPart):
-        totals = totals_of(part.cost, part.tokens)
-        totals += (yield from _finish_totals(part.sessionID, pos, part.id)).negative()
-    yield from run(
+        yield from _put_finish(part, now, fence)
+        return
+    home = yield from _home(part.sessionID, part.messageID, fence)
+    yield from _put_at(home, part, now, progress, after_progress)
+
+
+def _put_finish(part: StepFinishPart, now: int, fence: Fence | None) -> Script[None]:
+    # The totals change the session itself, which is locked before the part's home is.
+    session = (yield from lock_live_session(part.sessionID)).info
+    home = yield from _home(part.sessionID, part.messageID, fence)
+    before = yield from _finish_totals(part.sessionID, home.pos, part.id)
+    yield from _put_at(home, part, now, progress=False, after_progress=False)
+    yield from add_totals(session, totals_of(part.cost, part.tokens) + before.negative())
+
+
+def _put_at(
+    home: _Home, part: Part, now: int, progress: bool, after_progress: bool
+) -> Script[None]:
+    text = wire.encode(part)
+    stored = yield from run(
         "part_put",
         session_id=part.sessionID,
-        message_pos=pos,
+        message_pos=home.pos,
         id=part.id,
         type=part_type(part),
-        data=check_size(split_part(part), "the part", MAX_VALUE_BYTES),
+        data=check_size(strip_part(part, text), "the part", MAX_VALUE_BYTES),
     )
+    if not stored:
+        raise InvalidInput(f"part {part.id} cannot change its type", field="type")
     yield Emit(
-        PartUpdated(sessionID=part.sessionID, part=part, time=now),
-        f"part:{part.messageID}/{part.id}",
+        PartUpdated.type,
+        # Joined, not encoded again: `PartUpdated` in the form that `wire.encode` gives it.
+        f'{{"sessionID":{quoted(part.sessionID)},"part":{text},"time":{now}}}',
+        f"part:{part.messageID} {part.id}",
         part.sessionID,
-        project_id,
-        directory,
+        home.project_id,
+        home.directory,
         progress,
         after_progress,
     )
-    if isinstance(part, StepFinishPart):
-        yield from add_totals(session, totals)
 
 
 def get_part(session_id: str, message_id: str, id: str) -> Script[Part]:
     """One part."""
-    _, _, pos = yield from _home(session_id, message_id, None)
-    found = yield from row("part_get", session_id=session_id, message_pos=pos, id=id)
+    # Not by `_home`, which locks: a reader must not.
+    yield from get_session_text(session_id)
+    home = yield from row("message_get", session_id=session_id, id=message_id)
+    if home is None:
+        raise MessageNotFound(message_id)
+    found = yield from row("part_get", session_id=session_id, message_pos=home[4], id=id)
     if found is None:
         raise PartNotFound(id)
     return decode_part(session_id, message_id, found)
@@ -71,7 +100,7 @@ def remove_part(
         totals = yield from _finish_totals(session_id, pos, id)
         yield from run("part_delete", session_id=session_id, message_pos=pos, id=id)
     event = PartRemoved(sessionID=session_id, messageID=message_id, partID=id)
-    yield about(locked.info, event, f"part:{message_id}/{id}")
+    yield about(locked.info, event, f"part:{message_id} {id}")
     yield from add_totals(locked.info, totals.negative())
     return found is not None
 
@@ -83,17 +112,18 @@ def decode_part(session_id: str, message_id: str, found: Row) -> Part:
     return part
 
 
-def _home(session_id: str, message_id: str, fence: Fence | None) -> Script[Row]:
+def _home(session_id: str, message_id: str, fence: Fence | None) -> Script[_Home]:
     query = "part_home" if fence is None else "part_home_fenced"
     found = yield from row(query, session_id=session_id, message_id=message_id)
     if found is None:
         if (yield from row("session_get", id=session_id)) is None:
             raise SessionNotFound(session_id)
+        yield from pass_fence(fence)
         raise MessageNotFound(message_id)
-    project_id, directory, pos, generation = found
+    home = _Home(*found)
     if fence is not None:
-        fence.check(generation)
-    return project_id, directory, pos
+        fence.check(home.generation)
+    return home
 
 
 def _finish_totals(session_id: str, pos: int, id: str) -> Script[Totals]:

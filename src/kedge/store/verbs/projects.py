@@ -99,4 +99,5 @@ def _with_worktrees(project: Project, worktrees: list[str]) -> Project:
 def _save(project: Project) -> Script[None]:
     yield from run("project_put", id=project.id, data=wire.encode(project))
     event = ProjectUpdated(**{name: getattr(project, name) for name in project.__struct_fields__})
-    yield Emit(event, f"project:{project.id}", None, project.id, project.worktree)
+    entity = f"project:{project.id}"
+    yield Emit(event.type, wire.encode(event), entity, None, project.id, project.worktree)

@@ -3,16 +3,18 @@ needed."""
 
 from dataclasses import dataclass
 
+import msgspec
+
 from kedge.domain import wire
-from kedge.domain.events import MessageUpdated, PartUpdated, SessionCreated, read_frame
+from kedge.domain.events import MessageUpdated, PartUpdated, SessionCreated, frame, read_frame
 from kedge.domain.messages import Message
 from kedge.domain.values import Value
 from kedge.store.rows import join_message
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.eventlog import compact_session_events, log_head
 from kedge.store.verbs.parts import decode_part
-from kedge.store.verbs.search import forget_session
-from kedge.store.verbs.sessions import about, lock_session, save_session
+from kedge.store.verbs.search import COPIED, forget_session
+from kedge.store.verbs.sessions import about, lock_session
 
 _ROUND = "compaction"
 _PURGED = (
@@ -99,16 +101,17 @@ def settle_forks(origin: str) -> Script[None]:
         if found is None:
             continue
         seq, payload = found
-        _, properties = read_frame(payload)
-        if isinstance(properties, SessionCreated) and properties.copy is not None:
+        id, properties = read_frame(payload)
+        if isinstance(properties, SessionCreated) and properties.copy and properties.copy.messages:
             yield from settle_forks(fork)
             yield from _announce_copies(fork)
-            yield from run("event_drop", seq=seq)
+            settled = msgspec.structs.replace(properties.copy, messages=0, parts=0)
+            created = msgspec.structs.replace(properties, copy=settled)
+            yield from run("event_rewrite", seq=seq, payload=frame(id, created))
 
 
 def _announce_copies(fork: str) -> Script[None]:
-    locked = yield from lock_session(fork)
-    info = locked.info
+    info = (yield from lock_session(fork)).info
     ids: dict[int, str] = {}
     for each in (yield from rows("message_page_forth", session_id=fork, pos=-1, limit=2**31)):
         ids[each[4]] = each[0]
@@ -118,7 +121,5 @@ def _announce_copies(fork: str) -> Script[None]:
     found = yield from rows("part_range", session_id=fork, first=0, last=2**62)
     for pos, id, type, data in found:
         part = decode_part(fork, ids[pos], (id, type, data))
-        update = PartUpdated(sessionID=fork, part=part, time=info.time.updated)
-        yield about(info, update, f"part:{ids[pos]}/{id}")
-    if locked.time_deleted is None:
-        yield from save_session(info)
+        update = PartUpdated(sessionID=fork, part=part, time=info.time.updated, extra=COPIED)
+        yield about(info, update, f"part:{ids[pos]} {id}")

@@ -27,10 +27,13 @@ from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
 from kedge.store.script import Row, Script, row, rows, run
 from kedge.store.verbs.eventlog import events_after, log_head
-from kedge.store.verbs.places import LAST, SessionPage, buckets_of
+from kedge.store.verbs.places import EVERYWHERE, LAST, SessionPage, buckets_of
 
 MAX_BODY = 64 * 1024
 """As much of one part as is indexed."""
+
+COPIED = {"copied": True}
+"""Beside the part in an event that only tells of a fork's copy: there is nothing new to index."""
 
 _MARK = "search_mark"
 _KINDS = ("title", "part")
@@ -57,11 +60,15 @@ class SearchPage:
     next: PageCursor | None
 
 
-def search(words: Sequence[str], *, after: PageCursor | None, limit: int) -> Script[SearchPage]:
+def search(
+    words: Sequence[str], *, after: PageCursor | None, limit: int, place: str = EVERYWHERE
+) -> Script[SearchPage]:
     """A page of hits for parts or titles that hold words starting with each of these."""
     at = after or _FIRST
     if at.id not in _KINDS:
         raise InvalidCursor(f"not a cursor of a search: {at.id!r}")
+    if not words:
+        return SearchPage([], None)
     found: list[Row] = []
     for kind in _KINDS[_KINDS.index(at.id) :]:
         before = at.at if kind == at.id else _FIRST.at
@@ -70,6 +77,8 @@ def search(words: Sequence[str], *, after: PageCursor | None, limit: int) -> Scr
             "search_hits",
             fts=fts,
             tsquery=tsquery,
+            word=words[0],
+            place=place,
             kind=kind,
             before=before,
             limit=limit + 1 - len(found),
@@ -98,10 +107,12 @@ def search_sessions(
 
     What it costs follows the number of matches, not of sessions.
     """
+    if not words:
+        return SessionPage([], None)
     titled, id = (1, LAST.id) if after is None else _split_rank(after.id)
     found = yield from rows(
         "search_sessions",
-        fts=f"body : ({_fts_prefixes(words)})",
+        fts=f"words : ({_fts_prefixes(words)})",
         tsquery=_ts_query(words),
         place=place,
         buckets=sum(1 << bucket for bucket in buckets_of(roots, archived)),
@@ -141,9 +152,10 @@ def index_is_behind() -> Script[bool]:
 
 def words_of(text: str) -> list[str]:
     """The words of a query or a text as the index has them: folded, without accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    plain = "".join(each for each in decomposed if not unicodedata.combining(each))
-    return _WORD.findall(plain.casefold())
+    if not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(each for each in decomposed if not unicodedata.combining(each))
+    return _WORD.findall(text.casefold())
 
 
 def forget_session(session_id: str, limit: int) -> Script[bool]:
@@ -163,16 +175,13 @@ def _index(properties: EventProperties | UnknownEvent) -> Script[None]:
     match properties:
         case SessionCreated(info=info) | SessionUpdated(info=info):
             yield from _put(info.id, "", "", "title", info.title)
-        case PartUpdated(part=part) if part_ended(part):
-            body = _body(part)
-            if body:
+        case PartUpdated(part=part, extra=extra) if part_ended(part) and extra != COPIED:
+            if body := _body(part):
                 yield from _put(part.sessionID, part.messageID, part.id, "part", body)
+            else:
+                yield from _drop_part(part.sessionID, part.messageID, part.id)
         case PartRemoved(sessionID=session, messageID=message, partID=part_id):
-            found = yield from rows(
-                "search_doc_of_part", session_id=session, message_id=message, part_id=part_id
-            )
-            for (id,) in found:
-                yield from _drop(id)
+            yield from _drop_part(session, message, part_id)
         case MessageRemoved(sessionID=session, messageID=message):
             found = yield from rows("search_doc_of_message", session_id=session, message_id=message)
             for (id,) in found:
@@ -195,6 +204,14 @@ def _put(session_id: str, message_id: str, part_id: str, kind: str, text: str) -
     yield from run("search_text_add", id=added[0], kind=kind, body=body, words=words)
 
 
+def _drop_part(session_id: str, message_id: str, part_id: str) -> Script[None]:
+    found = yield from rows(
+        "search_doc_of_part", session_id=session_id, message_id=message_id, part_id=part_id
+    )
+    for (id,) in found:
+        yield from _drop(id)
+
+
 def _drop(id: int) -> Script[None]:
     yield from run("search_text_drop", id=id)
     yield from run("search_doc_drop", id=id)
@@ -213,7 +230,7 @@ def _body(part: Part) -> str:
 
 
 def _fts_query(kind: str, words: Sequence[str]) -> str:
-    return f'kind : "{kind}" AND body : ({_fts_prefixes(words)})'
+    return f'kind : "{kind}" AND words : ({_fts_prefixes(words)})'
 
 
 def _fts_prefixes(words: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
 import msgspec
 
 from kedge.domain import wire
@@ -26,7 +27,9 @@ class LockedSession:
 
 
 def create_session(info: SessionInfo, worktree: str) -> Script[None]:
-    """Store a new session."""
+    """Store a new session; the session that it is a subtask of must be there."""
+    if info.parentID is not None:
+        yield from lock_live_session(info.parentID)
     yield from insert_session(info, worktree)
     yield about(info, SessionCreated(sessionID=info.id, info=info))
 
@@ -81,17 +84,25 @@ def lock_live_session(id: str, fence: Fence | None = None) -> Script[LockedSessi
     return locked
 
 
-def change_session(id: str, change: Callable[[SessionInfo], SessionInfo]) -> Script[SessionInfo]:
-    """Replace a session by what `change` makes of it; says nothing if that is the same."""
-    before = (yield from lock_live_session(id)).info
-    after = change(before)
-    if after != before:
-        yield from save_session(after)
-    return after
+def change_session(id: str, *changes: Callable[[SessionInfo], SessionInfo]) -> Script[SessionInfo]:
+    """Make changes to a session, each with an event of its own unless it changes nothing."""
+    info = (yield from lock_live_session(id)).info
+    for change in changes:
+        before, info = info, change(info)
+        if info != before:
+            yield from save_session(info)
+    return info
 
 
 def save_session(info: SessionInfo) -> Script[None]:
     """Store a session that the transaction has locked, and announce it."""
+    yield from store_session(info)
+    yield from relist_session(info)
+    yield about(info, SessionUpdated(sessionID=info.id, info=info))
+
+
+def store_session(info: SessionInfo) -> Script[None]:
+    """The row of a session that the transaction has locked, without the event that announces it."""
     yield from run(
         "session_put",
         id=info.id,
@@ -99,8 +110,6 @@ def save_session(info: SessionInfo) -> Script[None]:
         time_updated=info.time.updated,
         data=encoded(info),
     )
-    yield from relist_session(info)
-    yield about(info, SessionUpdated(sessionID=info.id, info=info))
 
 
 def touched(info: SessionInfo, now: int) -> SessionInfo:
@@ -111,11 +120,13 @@ def touched(info: SessionInfo, now: int) -> SessionInfo:
 
 def child_sessions(id: str) -> Script[list[SessionInfo]]:
     """The subtasks of a session."""
+    yield from get_session_text(id)
     return decoded((yield from rows("session_children", id=id)))
 
 
 def forks_of_session(id: str) -> Script[list[SessionInfo]]:
     """The sessions that were forked from this one."""
+    yield from get_session_text(id)
     return decoded((yield from rows("session_forks", id=id)))
 
 
@@ -170,13 +181,17 @@ def move_worktree_sessions(worktree: str, from_project: str, to_project: str) ->
         if locked.time_deleted is None:
             yield from unlist_session(id)
             yield from list_session(info)
-        yield from save_session(info)
+            yield from save_session(info)
+        else:
+            yield from store_session(info)
+            yield about(info, SessionDeleted(sessionID=id, info=info))
     return len(found)
 
 
 def about(info: SessionInfo, properties: EventProperties, entity: str = "session") -> Emit:
     """An event about a session."""
-    return Emit(properties, entity, info.id, info.projectID, info.directory)
+    text = wire.encode(properties)
+    return Emit(properties.type, text, entity, info.id, info.projectID, info.directory)
 
 
 def encoded(info: SessionInfo) -> str:

@@ -1,4 +1,5 @@
-"""The conformance suite of the port `kedge.store.port.Store`; it tests adapters, not programs that use kedge.
+"""The conformance suite of the port `kedge.store.port.Store`; it tests adapters, not programs that
+use kedge.
 
 An adapter is right when every check in `STORE_CHECKS` passes, each on an empty database of its own:
 
@@ -11,7 +12,19 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from types import ModuleType
 
-from kedge.testing.store import lists, messages, parts, sessions
+from kedge.testing.store import (
+    concurrency,
+    events,
+    forks,
+    leases,
+    lists,
+    messages,
+    parts,
+    projects,
+    search,
+    sessions,
+    todos,
+)
 from kedge.testing.store.database import Database, StoreCheck
 
 __all__ = ["STORE_CHECKS", "Database", "StoreCheck", "check_store"]
@@ -25,8 +38,22 @@ def _checks(module: ModuleType) -> Iterator[StoreCheck]:
             yield found
 
 
+_MODULES = (
+    sessions,
+    lists,
+    messages,
+    parts,
+    todos,
+    forks,
+    leases,
+    events,
+    projects,
+    search,
+    concurrency,
+)
+
 STORE_CHECKS: tuple[StoreCheck, ...] = tuple(
-    check for module in (sessions, lists, messages, parts) for check in _checks(module)
+    check for module in _MODULES for check in _checks(module)
 )
 """All checks, to be run one by one: `@pytest.mark.parametrize("check", STORE_CHECKS)`."""
 
@@ -34,7 +61,8 @@ STORE_CHECKS: tuple[StoreCheck, ...] = tuple(
 async def check_store(make_database: Callable[[], Awaitable[Database]]) -> None:
     """Run every check on a database of its own; raises an ExceptionGroup of all that failed.
 
-    `make_database` gives a new, empty database each time. Every failure carries a note with the check's name.
+    `make_database` gives a new, empty database each time. Every failure carries a note with the
+    check's name.
     """
     failures: list[Exception] = []
     for check in STORE_CHECKS:

@@ -70,14 +70,15 @@ async def roots_archived_and_start_choose(database: Database) -> None:
 async def pages_follow_each_other_without_gap_or_double(database: Database) -> None:
     """Newest first, those of one moment by id, over roots, children and archived ones alike."""
     async with opened(database) as scene:
-        infos = []
+        top = await scene.add_session()
+        infos = [top]
         for n in range(23):
             time = SessionTime(
                 created=START, updated=START + n // 7, archived=1 if n % 5 == 0 else None
             )
-            infos.append(await scene.add_session(time=time, parentID="ses_p" if n % 3 else None))
+            infos.append(await scene.add_session(time=time, parentID=top.id if n % 3 else None))
         expected = sorted(infos, key=lambda info: (info.time.updated, info.id), reverse=True)
-        for size in (1, 4, 23, 100):
+        for size in (1, 4, 24, 100):
             assert await _paged(scene, size) == [info.id for info in expected]
 
 
@@ -97,7 +98,8 @@ async def a_page_holds_while_sessions_move(database: Database) -> None:
 
 
 async def lists_follow_changes_deletes_and_restores(database: Database) -> None:
-    """A touched session goes to the top; a deleted one leaves every list and comes back to all of them."""
+    """A touched session goes to the top; a deleted one leaves every list and comes back to all of
+    them."""
     async with opened(database) as scene:
         old = await scene.add_session(directory="/w/a", path="a")
         scene.clock.advance(1)

@@ -4,14 +4,20 @@ from kedge.domain.errors import InvalidInput, MessageNotFound, SessionNotFound, 
 from kedge.domain.messages import MessageTime
 from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
-from kedge.store.verbs.messages import MessagePage, get_message, message_page, put_message
-from kedge.store.verbs.messages import remove_message
+from kedge.store.verbs.messages import (
+    MessagePage,
+    get_message,
+    message_page,
+    put_message,
+    remove_message,
+)
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened, refused
 
 
 async def messages_are_ordered_as_stored_not_by_id(database: Database) -> None:
-    """Ids from before and after the wrap of their 48 bits, and ids a client made up, change nothing."""
+    """Ids from before and after the wrap of their 48 bits, and ids a client made up, change
+    nothing."""
     async with opened(database) as scene:
         info = await scene.add_session()
         ids = ["msg_ffffffffffffA", "msg_000000000001A", "msg_zz", "msg_B", "msg_a", "msg_fffa"]
@@ -120,7 +126,8 @@ async def a_page_starts_where_a_removed_message_was(database: Database) -> None:
         info = await scene.add_session()
         ids = [(await scene.add_user(info)).id for _ in range(6)]
         page = await scene.read(message_page, info.id, limit=2)
-        assert _ids(page) == ids[4:] and page.newer is None
+        assert _ids(page) == ids[4:]
+        assert page.newer is None
         await scene.write(remove_message, info.id, ids[4])
         older = await scene.read(message_page, info.id, before=page.older, limit=2)
         assert _ids(older) == ids[2:4]

@@ -3,7 +3,13 @@
 from typing import Any
 
 from kedge.domain import wire
-from kedge.domain.errors import MessageNotFound, PartNotFound, SessionNotFound, TooLarge
+from kedge.domain.errors import (
+    InvalidInput,
+    MessageNotFound,
+    PartNotFound,
+    SessionNotFound,
+    TooLarge,
+)
 from kedge.domain.messages import Message
 from kedge.domain.parts import Part
 from kedge.domain.sessions import CacheCount, TokenCount
@@ -150,7 +156,8 @@ async def a_removed_part_is_gone(database: Database) -> None:
 
 
 async def totals_follow_finished_steps(database: Database) -> None:
-    """Cost and tokens of a session are those of its step-finish parts, added, changed and removed."""
+    """Cost and tokens of a session are those of its step-finish parts, added, changed and
+    removed."""
     async with opened(database) as scene:
         info = await scene.add_session()
         one, two = await scene.add_user(info), await scene.add_user(info)
@@ -168,17 +175,20 @@ async def totals_follow_finished_steps(database: Database) -> None:
         assert await scene.read(get_session, info.id) == info
 
 
-async def totals_follow_a_part_that_becomes_another_kind(database: Database) -> None:
-    """A step-finish part that is overwritten by a text part no longer counts, and the other way round."""
+async def a_part_keeps_its_kind(database: Database) -> None:
+    """A part of another kind under the same id is refused, so that totals cannot lose track."""
     async with opened(database) as scene:
         info = await scene.add_session()
         message = await scene.add_user(info)
-        finish = scene.finish(message, 0.5, input=7)
+        text, finish = await scene.add_text(message), scene.finish(message, 0.5, input=7)
         await scene.put(finish)
-        await scene.add_text(message, id=finish.id)
-        assert await _totals(scene, info.id) == (0, _tokens(0))
-        await scene.put(finish)
+        before, head = await scene.messages(info), (await scene.events())[-1].seq
+        for part in (scene.text(message, id=finish.id), changed(finish, id=text.id)):
+            with refused(InvalidInput):
+                await scene.put(part)
+        assert await scene.messages(info) == before
         assert await _totals(scene, info.id) == (0.5, _tokens(7))
+        assert await scene.events(head) == []
 
 
 async def a_part_over_the_limit_is_refused(database: Database) -> None:
@@ -190,9 +200,7 @@ async def a_part_over_the_limit_is_refused(database: Database) -> None:
         head = (await scene.events())[-1].seq
         for big in ("x" * 50_000_000, "é" * 17 * 1024 * 1024):
             with refused(TooLarge):
-                await scene.store.write_bulk(
-                    lambda big=big: put_part(changed(part, text=big), now=START)
-                )
+                await scene.bulk(put_part, changed(part, text=big), now=START)
         assert await scene.messages(info) == [(message, [part])]
         assert await scene.events(head) == []
 

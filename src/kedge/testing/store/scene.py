@@ -1,5 +1,7 @@
-"""What the checks are written with: an open store and short ways to make sessions, messages and parts."""
+"""What the checks are written with: an open store and short ways to make sessions, messages and
+parts."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -7,18 +9,24 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from kedge.domain.ids import IdMaker
-from kedge.domain.messages import AssistantMessage, MessageModel, MessagePath, MessageTime
+from kedge.domain.messages import (
+    AssistantMessage,
+    MessageModel,
+    MessagePath,
+    MessageTime,
+    UserMessage,
+)
 from kedge.domain.messages import Message as AnyMessage
-from kedge.domain.messages import UserMessage
 from kedge.domain.parts import Part, PartTime, StepFinishPart, TextPart
 from kedge.domain.sessions import CacheCount, ForkOrigin, SessionInfo, SessionTime, TokenCount
+from kedge.domain.status import Busy
 from kedge.domain.values import Value
 from kedge.store.port import Store, StoredEvent
-from kedge.store.script import Script
+from kedge.store.script import Script, rows
 from kedge.store.verbs.eventlog import events_after
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.forks import fork_session
-from kedge.store.verbs.leases import acquire_lease
+from kedge.store.verbs.leases import acquire_lease, status_event
 from kedge.store.verbs.messages import get_message, put_message
 from kedge.store.verbs.parts import put_part
 from kedge.store.verbs.sessions import create_session, lock_session
@@ -45,6 +53,10 @@ class Scene:
     async def write(self, verb: Callable[P, Script[T]], *args: P.args, **names: P.kwargs) -> T:
         """Run a verb as one transaction."""
         return await self.store.write(lambda: verb(*args, **names))
+
+    async def bulk(self, verb: Callable[P, Script[T]], *args: P.args, **names: P.kwargs) -> T:
+        """Run a verb that touches much as one transaction."""
+        return await self.store.write_bulk(lambda: verb(*args, **names))
 
     async def read(self, verb: Callable[P, Script[T]], *args: P.args, **names: P.kwargs) -> T:
         """Run a verb that only reads."""
@@ -132,15 +144,20 @@ class Scene:
 
     def finish(self, message: AnyMessage, cost: float, **tokens: int) -> StepFinishPart:
         """A step-finish part that is not stored yet."""
-        counts = {"input": 0, "output": 0, "reasoning": 0, "read": 0, "write": 0, **tokens}
-        cache = CacheCount(read=counts.pop("read"), write=counts.pop("write"))
+        counts = defaultdict(int, tokens)
+        count = TokenCount(
+            input=counts["input"],
+            output=counts["output"],
+            reasoning=counts["reasoning"],
+            cache=CacheCount(read=counts["read"], write=counts["write"]),
+        )
         return StepFinishPart(
             id=self.ids.part(),
             sessionID=message.sessionID,
             messageID=message.id,
             reason="stop",
             cost=cost,
-            tokens=TokenCount(cache=cache, **counts),
+            tokens=count,
         )
 
     async def put(self, part: Part) -> None:
@@ -156,9 +173,7 @@ class Scene:
     async def fork(self, origin: SessionInfo, message: str | None = None) -> SessionInfo:
         """A fork of a session, of all of it or of what is before a message."""
         info = self.session(fork=ForkOrigin(sessionID=origin.id, messageID=message))
-        return await self.store.write_bulk(
-            lambda: fork_session(info, self.ids, now=self.clock.now())
-        )
+        return await self.bulk(fork_session, info, self.ids, now=self.clock.now())
 
     async def acquire(
         self, session: SessionInfo, owner: str = "owner", *, alive: bool = True, ttl: int = 60_000
@@ -167,9 +182,11 @@ class Scene:
 
         def script() -> Script[Fence]:
             info = (yield from lock_session(session.id)).info
-            return (
-                yield from acquire_lease(info, owner, ttl=ttl, is_alive=lambda owner, late: alive)
+            fence = yield from acquire_lease(
+                info, owner, ttl=ttl, is_alive=lambda owner, late: alive
             )
+            yield status_event(info, Busy())
+            return fence
 
         return await self.store.write(script)
 
@@ -186,8 +203,6 @@ class Scene:
 
 
 def _all_messages(session_id: str) -> Script[list[tuple[AnyMessage, list[Part]]]]:
-    from kedge.store.script import rows
-
     found = yield from rows("message_page_forth", session_id=session_id, pos=-1, limit=2**31)
     texts = []
     for each in found:

@@ -1,5 +1,7 @@
 """Checks of sessions: create, read, change, delete, restore, purge."""
 
+import functools
+
 from kedge.domain.errors import InvalidInput, SessionNotFound, TooLarge
 from kedge.domain.sessions import SessionTime
 from kedge.store.verbs.messages import message_page, put_message
@@ -73,7 +75,7 @@ async def archiving_can_be_taken_back(database: Database) -> None:
     async with opened(database) as scene:
         info = await scene.add_session()
         for at in (0, -1.5, START):
-            await scene.write(change_session, info.id, lambda old, at=at: archived(old, at))
+            await scene.write(change_session, info.id, functools.partial(archived, at=at))
             assert (await scene.read(get_session, info.id)).time.archived == at
         await scene.write(change_session, info.id, lambda old: archived(old, None))
         assert await scene.read(get_session, info.id) == info
@@ -158,7 +160,8 @@ async def deleted_sessions_are_listed_in_pages(database: Database) -> None:
 
 
 async def purge_removes_only_what_is_due(database: Database) -> None:
-    """A session deleted later or restored stays; of a purged one only the news of its end is left."""
+    """A session deleted later or restored stays; of a purged one only the news of its end is
+    left."""
     async with opened(database) as scene:
         old, new, back = [await scene.add_session() for _ in range(3)]
         await _filled(scene, old.id)

@@ -53,7 +53,7 @@ CREATE TABLE session_place (
     session_id TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (place, bucket, time_updated, session_id)
 );
-CREATE INDEX session_place_session ON session_place (session_id);
+CREATE INDEX session_place_session ON session_place (session_id, place);
 
 -- Ids of the entity itself are in columns and not in `data`, so that a fork copies rows without reading them.
 CREATE TABLE message (
@@ -90,7 +90,6 @@ CREATE TABLE todo (
     data TEXT NOT NULL,
     PRIMARY KEY (session_id, version)
 );
-CREATE INDEX todo_pos ON todo (session_id, pos, version);
 
 CREATE TABLE share (
     session_id TEXT COLLATE "C" PRIMARY KEY,
@@ -137,13 +136,15 @@ INSERT INTO event_head (one, seq) VALUES (1, 0);
 CREATE TABLE event (
     seq BIGINT PRIMARY KEY,
     type TEXT NOT NULL,
-    entity TEXT NOT NULL,
+    entity TEXT COLLATE "C" NOT NULL,
     session_id TEXT COLLATE "C",
     project_id TEXT COLLATE "C",
     directory TEXT COLLATE "C",
-    payload TEXT NOT NULL
+    payload TEXT NOT NULL,
+    progress BIGINT NOT NULL
 );
 CREATE INDEX event_session ON event (session_id, seq);
+CREATE INDEX event_progress ON event (session_id, entity) WHERE progress = 1;
 
 -- `words` holds the words of `body`, and `=<kind>`, which is no word, so that one index look-up answers both.
 CREATE TABLE search_doc (

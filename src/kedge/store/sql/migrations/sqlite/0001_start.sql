@@ -15,7 +15,7 @@ CREATE TABLE project_alias (
     alias TEXT PRIMARY KEY,
     project_id TEXT NOT NULL
 );
-CREATE INDEX project_alias_project ON project_alias (project_id);
+CREATE INDEX project_alias_project ON project_alias (project_id, alias);
 
 CREATE TABLE worktree (
     path TEXT PRIMARY KEY,
@@ -52,7 +52,7 @@ CREATE TABLE session_place (
     session_id TEXT NOT NULL,
     PRIMARY KEY (place, bucket, time_updated, session_id)
 ) WITHOUT ROWID;
-CREATE INDEX session_place_session ON session_place (session_id);
+CREATE INDEX session_place_session ON session_place (session_id, place);
 
 -- Ids of the entity itself are in columns and not in `data`, so that a fork copies rows without reading them.
 CREATE TABLE message (
@@ -89,7 +89,6 @@ CREATE TABLE todo (
     data TEXT NOT NULL,
     PRIMARY KEY (session_id, version)
 ) WITHOUT ROWID;
-CREATE INDEX todo_pos ON todo (session_id, pos, version);
 
 CREATE TABLE share (
     session_id TEXT PRIMARY KEY,
@@ -124,7 +123,7 @@ CREATE INDEX request_open ON request (session_id, time_created, id) WHERE time_h
 CREATE INDEX request_session ON request (session_id);
 
 CREATE TABLE event (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq INTEGER PRIMARY KEY,
     type TEXT NOT NULL,
     entity TEXT NOT NULL,
     session_id TEXT,
@@ -134,6 +133,13 @@ CREATE TABLE event (
     progress BIGINT NOT NULL
 );
 CREATE INDEX event_session ON event (session_id, seq);
+-- The next event follows the newest one there ever was: when that is deleted, its number is written down.
+-- AUTOINCREMENT writes it down every time, which is one more page in every transaction.
+CREATE TRIGGER event_number AFTER DELETE ON event WHEN old.seq > (SELECT COALESCE(max(seq), 0) FROM event)
+BEGIN
+    INSERT INTO meta (key, value) VALUES ('event_number', old.seq)
+    ON CONFLICT (key) DO UPDATE SET value = max(CAST(value AS INTEGER), old.seq);
+END;
 CREATE INDEX event_progress ON event (session_id, entity) WHERE progress = 1;
 
 CREATE TABLE search_doc (
@@ -144,7 +150,8 @@ CREATE TABLE search_doc (
     kind TEXT NOT NULL
 );
 CREATE UNIQUE INDEX search_doc_part ON search_doc (session_id, message_id, part_id, kind);
-CREATE VIRTUAL TABLE search_text USING fts5 (kind, body, tokenize = "unicode61 remove_diacritics 2");
+-- `words` is the text as kedge folds it, so that a query and a text always meet; `body` is for excerpts.
+CREATE VIRTUAL TABLE search_text USING fts5 (kind, words, body UNINDEXED, tokenize = "unicode61 remove_diacritics 0");
 
 -- What a revert needs: what each call did to each path, the plans that are being carried out, and the messages
 -- that a finished revert took out of a session.

@@ -1,0 +1,141 @@
+"""How a SQLite file is made and brought up to date; what cannot be is refused unchanged."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kedge.domain.errors import StoreCorrupt, StoreError, StoreTooNew
+from kedge.domain.ids import IdMaker
+from kedge.store.queries import load_migrations
+from kedge.store.script import Script, row, run
+from kedge.store.sqlite import migrate as module
+from kedge.store.sqlite.store import SqliteStore
+
+SECOND = "CREATE TABLE added (id TEXT PRIMARY KEY);\nINSERT INTO added SELECT path FROM worktree;\n"
+BROKEN = SECOND + "INSERT INTO no_such_table VALUES (1);\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the database is."""
+    return tmp_path / "kedge.db"
+
+
+def put() -> Script[None]:
+    """One row."""
+    yield from run("worktree_put", path="/kept", project_id="p", now=1)
+
+
+async def make(path: Path) -> str:
+    """A database of the first version with a row in it; gives its epoch."""
+    store = await SqliteStore.open(path, IdMaker())
+    await store.write(put)
+    await store.close()
+    return store.epoch
+
+
+def add_migration(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let this kedge know one version more."""
+    migrations = [*load_migrations("sqlite"), script]
+    monkeypatch.setattr(module, "load_migrations", lambda dialect: migrations)
+
+
+def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """What a file holds."""
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def backups(path: Path) -> list[Path]:
+    """The copies that were put aside."""
+    return sorted(path.parent.glob("*.backup"))
+
+
+async def test_a_new_file_is_for_its_owner_alone(path: Path) -> None:
+    """Nobody else on the machine can read the sessions."""
+    await make(path)
+    store = await SqliteStore.open(path, IdMaker())
+    await store.write(put)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+    await store.close()
+    assert modes == {"kedge.db": 0o600, "kedge.db-wal": 0o600, "kedge.db-shm": 0o600}
+
+
+async def test_a_migration_puts_a_copy_aside(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before an existing database is changed, a whole copy of it is made; it keeps its epoch."""
+    epoch = await make(path)
+    add_migration(monkeypatch, SECOND)
+    store = await SqliteStore.open(path, IdMaker())
+    await store.close()
+    assert store.epoch == epoch
+    assert query(path, "SELECT id FROM added") == [("/kept",)]
+    assert query(path, "PRAGMA user_version") == [(2,)]
+    (copy,) = backups(path)
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert query(copy, "SELECT path FROM worktree") == [("/kept",)]
+    assert query(copy, "PRAGMA user_version") == [(1,)]
+
+
+async def test_a_failed_migration_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A migration that fails half-way leaves the database as it was, for the old kedge to use."""
+    epoch = await make(path)
+    with monkeypatch.context() as patched:
+        add_migration(patched, BROKEN)
+        with pytest.raises(StoreError, match="no_such_table"):
+            await SqliteStore.open(path, IdMaker())
+    assert query(path, "PRAGMA user_version") == [(1,)]
+    assert query(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'added'") == [(0,)]
+    store = await SqliteStore.open(path, IdMaker())
+    assert store.epoch == epoch
+    assert await store.read(lambda: row("worktree_get", path="/kept")) is not None
+    await store.close()
+
+
+async def test_many_migrate_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many that find an old database at once, one migrates it and one copy is made."""
+    await make(path)
+    add_migration(monkeypatch, SECOND)
+    stores = await asyncio.gather(*(SqliteStore.open(path, IdMaker()) for _ in range(6)))
+    for store in stores:
+        await store.close()
+    assert len(backups(path)) == 1
+    assert query(path, "SELECT id FROM added") == [("/kept",)]
+
+
+def test_a_newer_database_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database of a newer kedge is left alone, with a message that says which version it has."""
+    with monkeypatch.context() as patched:
+        add_migration(patched, SECOND)
+        asyncio.run(make(path))
+    before = path.read_bytes()
+    with pytest.raises(StoreTooNew, match="schema 2, this one knows 1"):
+        asyncio.run(make(path))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_the_database_of_another_program_is_refused(path: Path, journal: str) -> None:
+    """Another program's database is not touched, not even its journal mode."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.execute("CREATE TABLE theirs (id)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="another program"):
+        asyncio.run(make(path))
+    assert path.read_bytes() == before
+
+
+def test_a_killed_creation_is_finished_by_the_next(path: Path) -> None:
+    """An empty file, as a process leaves it that is killed at once, becomes a database."""
+    path.touch()
+    asyncio.run(make(path))
+    assert query(path, "SELECT path FROM worktree") == [("/kept",)]

@@ -11,6 +11,9 @@ from tests.support import environment, network, postgres
 
 pytest_plugins = ["pytester"]
 
+# Before anything imports it, so that a failing check of a public suite shows what it compared.
+pytest.register_assert_rewrite("kedge.testing")
+
 # At import, because a conftest below this one may import kedge before any hook is called.
 _OWNS_RUN = environment.isolate()
 

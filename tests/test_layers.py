@@ -15,7 +15,7 @@ LAYERS = (
     {"domain"},
     {"store", "snapshot", "model"},
     {"engine"},
-    {"__init__"},
+    {"__init__", "errors", "values"},
     {"agent"},
     {"server", "cli", "web"},
     {"__main__"},

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -59,7 +60,7 @@ class Engine:
         self.events = EventLog(store, ids, settings.queue_length)
         self.sessions = Sessions(self)
         self.runs = Runs(store, self.events, ids, clock, settings)
-        self.upkeep = Upkeep(store, clock, settings)
+        self.upkeep = Upkeep(store, self.runs, clock, settings)
         self.recovered: list[str] = []
         """Sessions whose run was cut off by the end of its process, found when this engine
         started."""
@@ -73,10 +74,10 @@ class Engine:
 
     async def close(self) -> None:
         """Stop what runs, then let go of the database."""
-        await self.upkeep.close()
-        await self.runs.close()
-        await self.events.close()
-        await self.store.close()
+        async with AsyncExitStack() as parts:
+            # The last is closed first, and each whatever happens to the others.
+            for part in (self.store, self.events, self.runs, self.upkeep):
+                parts.push_async_callback(part.close)
 
     @property
     def place(self) -> Place:

@@ -8,6 +8,7 @@ stored event.
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from typing import Literal
 
 from kedge.domain.errors import EngineClosed, InvalidInput, StoreError
 from kedge.domain.events import EventProperties, ServerResync, UnknownEvent, frame, read_frame
-from kedge.domain.ids import IdMaker
+from kedge.domain.ids import IdMaker, check_id
+from kedge.engine.worktrees import real_path
 from kedge.store.cursors import EventCursor
 from kedge.store.port import Store, StoredEvent
 from kedge.store.verbs.eventlog import (
@@ -30,6 +32,8 @@ from kedge.store.verbs.eventlog import (
 _log = logging.getLogger(__name__)
 _QUEUE_CHARACTERS = 16 * 1024 * 1024
 """Characters of payload that wait for one subscriber, whatever the number of events."""
+_PAUSE = 0.25
+"""Seconds until the log is read again after that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class EventLog:
         self._ids = ids
         self._queue_length = queue_length
         self._seen = 0
+        """Everything up to here was passed on to those who live."""
+        self._open: dict[Subscription, None] = {}
         self._live: dict[Subscription, None] = {}
         self._pump: asyncio.Task[None] | None = None
         self._pump_again = False
@@ -78,7 +84,10 @@ class EventLog:
         return self.cursor_at(await self._store.read(log_head))
 
     def subscribe(
-        self, after: str | None = None, session: str | None = None, directory: str | None = None
+        self,
+        after: str | None = None,
+        session: str | None = None,
+        directory: str | os.PathLike[str] | None = None,
     ) -> "Subscription":
         """Events after a cursor, or from now on; of one session or directory, or all.
 
@@ -87,7 +96,10 @@ class EventLog:
         if self._closed:
             raise EngineClosed
         cursor = None if after is None else EventCursor.parse(after)
-        return Subscription(self, self._store, cursor, session, directory, self._queue_length)
+        if session is not None:
+            check_id("ses", session)
+        place = None if directory is None else real_path(directory)
+        return Subscription(self, self._store, cursor, session, place, self._queue_length)
 
     def announce(
         self,
@@ -116,20 +128,17 @@ class EventLog:
         cursor = self.cursor_at(stored.seq)
         return Event(stored.type, stored.payload, cursor, *home, None, stored.seq)
 
-    async def catch_up(self) -> int:
-        """The number of the newest event; after this, nothing at or below it is passed on any
-        more."""
-        if not self._live:
-            # Nobody listened, so nobody kept count.
-            self._seen = max(self._seen, await self._store.read(log_head))
-        return self._seen
+    def opened(self, subscription: "Subscription") -> None:
+        """The subscription wants to be ended when the log is closed."""
+        self._open[subscription] = None
 
     def attach(self, subscription: "Subscription", position: int) -> bool:
-        """Let a subscription that has read the log up to `position` live, if that is the end of
-        it."""
-        if position < self._seen:
+        """Let a subscription that has read the log up to `position` live, if that is its end."""
+        if self._closed or position < self._seen:
             return False
-        self._seen = max(self._seen, position)
+        if not self._live:
+            # Nobody else listens; else it must stay, for what others have yet to be told.
+            self._seen = position
         self._live[subscription] = None
         self._store.watch()
         return True
@@ -140,10 +149,15 @@ class EventLog:
             del self._live[subscription]
             self._store.unwatch()
 
+    def ended(self, subscription: "Subscription") -> None:
+        """The subscription is over."""
+        self.detach(subscription)
+        self._open.pop(subscription, None)
+
     async def close(self) -> None:
         """End all subscriptions."""
         self._closed = True
-        for subscription in list(self._live):
+        for subscription in list(self._open):
             subscription.end()
         if self._pump is not None:
             self._pump.cancel()
@@ -159,7 +173,11 @@ class EventLog:
 
     def _on_foreign_commit(self) -> None:
         self._pump_again = True
-        if self._live and self._pump is None and not self._closed:
+        self._start_pump()
+
+    def _start_pump(self) -> None:
+        wanted = self._pump_again and self._live and not self._closed
+        if wanted and self._pump is None:
             self._pump = asyncio.get_running_loop().create_task(self._read_log())
             self._pump.add_done_callback(self._pump_done)
 
@@ -174,11 +192,15 @@ class EventLog:
         if pump.cancelled():
             return
         error = pump.exception()
+        if error is None:
+            # Somebody may have committed after the last look and before this.
+            self._start_pump()
+            return
         if isinstance(error, StoreError | EngineClosed):
-            # Subscribers stay where they are; the next commit or look at the database tries again.
-            _log.warning("cannot follow the event log: %s", error)
-        elif error is not None:
-            _log.error("following the event log failed", exc_info=error)
+            _log.warning("cannot follow the event log, trying again: %s", error)
+        else:
+            _log.error("following the event log failed, trying again", exc_info=error)
+        asyncio.get_running_loop().call_later(_PAUSE, self._on_foreign_commit)
 
     def _advance(self, events: Sequence[StoredEvent]) -> None:
         for stored in events:
@@ -217,7 +239,9 @@ class Subscription:
         self._delivered = 0
         """Where the reader is: what it got, and what does not concern it."""
         self._live = False
+        self._entered = False
         self._open = False
+        self._reading = False
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -226,13 +250,16 @@ class Subscription:
         return self._log.cursor_at(self._delivered)
 
     async def __aenter__(self) -> "Subscription":
-        head = await self._log.catch_up()
+        if self._entered:
+            raise InvalidInput("a subscription can be entered only once")
+        self._entered = True
+        head = await self._store.read(log_head)
         if self._after is None:
             self._position = self._delivered = head
         else:
-            head = await self._store.read(log_head)
             self._start_after(self._after, head)
         self._open = True
+        self._log.opened(self)
         self._live = self._after is None and self._log.attach(self, self._position)
         return self
 
@@ -248,16 +275,20 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Event:
-        while not self._queue:
-            if not self._open:
-                raise StopAsyncIteration
-            if self._live:
-                await self._wait()
-            else:
-                await self._replay()
+        if not self._entered:
+            raise InvalidInput("enter the subscription with `async with` first")
+        if self._reading:
+            raise InvalidInput("only one task may read a subscription")
+        self._reading = True
+        try:
+            await self._fill()
+        finally:
+            self._reading = False
         event = self._queue.popleft()
         self._queued_characters -= len(event.payload)
-        if event.seq:
+        if not self._queue:
+            self._delivered = self._position
+        elif event.seq:
             self._delivered = event.seq
         return event
 
@@ -279,8 +310,17 @@ class Subscription:
         """Stop; what was queued can still be read."""
         self._open = False
         self._live = False
-        self._log.detach(self)
+        self._log.ended(self)
         self._wake()
+
+    async def _fill(self) -> None:
+        while not self._queue:
+            if not self._open:
+                raise StopAsyncIteration
+            if self._live:
+                await self._wait()
+            else:
+                await self._replay()
 
     def _start_after(self, after: EventCursor, head: int) -> None:
         if after.epoch != self._store.epoch:
@@ -315,31 +355,41 @@ class Subscription:
         self._put(Event(properties.type, self._log.frame(properties), cursor))
 
     async def _replay(self) -> None:
-        target = await self._log.catch_up()
-        page = await self._page(max(target, self._position))
+        try:
+            head = await self._store.read(log_head)
+            page = await self._page(head)
+        except EngineClosed:
+            self.end()
         if not self._open:
             return
         for stored in page:
             self._position = stored.seq
             self._put(self._log.event_of(stored))
         if not page:
-            self._position = self._delivered = max(target, self._position)
+            self._position = self._delivered = max(head, self._position)
             self._live = self._log.attach(self, self._position)
 
     async def _page(self, target: int) -> list[StoredEvent]:
         after = self._position
         if self._session is not None:
-            found = await self._store.scan(partial(session_events_after, self._session, after))
-            return [each for each in found if self._directory in (None, each.directory)]
+            return await self._session_page(self._session)
         if self._directory is not None:
             return await self._store.scan(
                 partial(directory_events_after, self._directory, after, target)
             )
         return await self._store.scan(partial(events_after, after))
 
+    async def _session_page(self, session: str) -> list[StoredEvent]:
+        while found := await self._store.scan(
+            partial(session_events_after, session, self._position)
+        ):
+            if page := [each for each in found if self._directory in (None, each.directory)]:
+                return page
+            # Nothing of this page is wanted, but the next one may hold something.
+            self._position = found[-1].seq
+        return []
+
     async def _wait(self) -> None:
-        if self._waiter is not None:
-            raise InvalidInput("only one task may read a subscription")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

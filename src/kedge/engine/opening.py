@@ -29,6 +29,8 @@ async def open(
     is a file, or a `postgresql://` address; else `KEDGE_DATABASE_URL`, else the file `kedge.db` in
     the data folder.
     """
+    if settings is not None and not isinstance(settings, Settings):
+        raise InvalidInput("settings must be a kedge.Settings", field="settings")
     chosen_clock = clock or SystemClock()
     ids = IdMaker(chosen_clock, random)
     store = await open_store(database_address(database), data_folder(data_dir), ids)

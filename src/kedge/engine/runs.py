@@ -10,10 +10,11 @@ from functools import partial
 
 from kedge.domain import failures, wire
 from kedge.domain.clock import Clock
+from kedge.domain.errors import SessionBusy, StoreError
 from kedge.domain.events import SessionRequest
 from kedge.domain.ids import IdMaker
 from kedge.domain.status import Idle, SessionStatus
-from kedge.engine.events import EventLog
+from kedge.engine.events import Event, EventLog
 from kedge.engine.keeping import LeaseKeeper
 from kedge.engine.owners import owner_lives, this_process
 from kedge.engine.settings import Settings
@@ -65,13 +66,16 @@ class Runs:
 
     async def starting(self, session_id: str, stop: Callable[[], None]) -> None:
         """A run is about to take its lease; `stop` is called when somebody wants it to end."""
-        if self._listener is None:
-            ready = asyncio.Event()
-            self._listener = asyncio.create_task(self._listen(ready))
-            await ready.wait()
-        self._keeper.start()
-        self._stoppers.setdefault(session_id, stop)
+        if session_id in self._stoppers:
+            raise SessionBusy(session_id)
+        self._stoppers[session_id] = stop
         self._nothing_runs.clear()
+        try:
+            await self._start_listening()
+        except BaseException:
+            self.ended(session_id, stop)
+            raise
+        self._keeper.start()
 
     def ended(self, session_id: str, stop: Callable[[], None]) -> None:
         """The run is over, whether or not it got its lease."""
@@ -109,11 +113,6 @@ class Runs:
             await asyncio.sleep(_LOOK)
         return True
 
-    async def revoke(self, session_id: str) -> None:
-        """Take a session from an owner that does not let go; its writes are refused from now on."""
-        error = failures.aborted("The session was taken from a process that did not stop")
-        await self._take_over(session_id, lambda owner, expired: False, error)
-
     async def recover(self) -> list[str]:
         """End the runs of processes that are gone; tells which sessions they were."""
         error = failures.aborted(INTERRUPTED)
@@ -135,6 +134,7 @@ class Runs:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
+            await self._let_go()
         await asyncio.to_thread(self._keeper.stop)
 
     async def _take_over(
@@ -158,12 +158,36 @@ class Runs:
             found += page
         return found
 
-    async def _listen(self, ready: asyncio.Event) -> None:
-        async with self._events.subscribe() as events:
-            ready.set()
-            async for event in events:
-                if event.type != SessionRequest.type or event.session_id not in self._stoppers:
-                    continue
-                request = event.properties
-                if isinstance(request, SessionRequest) and request.kind == "abort":
-                    self._stoppers[event.session_id]()
+    async def _let_go(self) -> None:
+        # This process may live on without the engine, and nobody else may judge its sessions dead.
+        error = failures.aborted("The engine was closed before this was finished")
+        for lease in await self._held():
+            if lease.owner == self.owner:
+                await self._take_over(lease.session_id, lambda owner, _: owner != self.owner, error)
+
+    async def _start_listening(self) -> None:
+        if self._listener is None:
+            # Before the lease is taken, so that nothing asked of its holder comes before it.
+            head = await self._events.head()
+            if self._listener is None:
+                self._listener = asyncio.create_task(self._listen(head))
+
+    async def _listen(self, cursor: str) -> None:
+        while True:
+            events = self._events.subscribe(after=cursor)
+            try:
+                async with events:
+                    async for event in events:
+                        self._hear(event)
+                return
+            except StoreError as error:
+                _log.warning("cannot hear what is asked of sessions, trying again: %s", error)
+                cursor = events.cursor
+                await asyncio.sleep(_LOOK)
+
+    def _hear(self, event: Event) -> None:
+        if event.type != SessionRequest.type or event.session_id not in self._stoppers:
+            return
+        request = event.properties
+        if isinstance(request, SessionRequest) and request.kind == "abort":
+            self._stoppers[event.session_id]()

@@ -24,8 +24,16 @@ from kedge.domain.sessions import (
 )
 from kedge.domain.status import SessionStatus
 from kedge.domain.todos import Todo
-from kedge.engine.inputs import check_limit, check_text, check_time, check_values
+from kedge.engine.inputs import (
+    check_limit,
+    check_offset,
+    check_text,
+    check_time,
+    check_value,
+    check_values,
+)
 from kedge.store.cursors import PageCursor
+from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.forks import fork_session
 from kedge.store.verbs.messages import get_message, message_page, put_message, remove_message
 from kedge.store.verbs.parts import get_part, put_part, remove_part
@@ -33,7 +41,6 @@ from kedge.store.verbs.sessions import (
     archived,
     change_session,
     child_sessions,
-    delete_session,
     forks_of_session,
     get_session,
     session_tree,
@@ -87,6 +94,12 @@ class Session:
         """Where this session was forked from, if it was."""
         return self.info.fork
 
+    @property
+    def worktree(self) -> str:
+        """The root of the worktree that the session's directory lies in."""
+        path = self.info.path
+        return self.info.directory.removesuffix(f"/{path}") if path else self.info.directory
+
     async def refresh(self) -> "Session":
         """Read the session again; returns this handle."""
         self.info = await self._engine.store.read(partial(get_session, self.id))
@@ -111,8 +124,9 @@ class Session:
         do not count as activity: they leave `time.updated` alone.
         """
         now = self._engine.clock.now()
-        for change in self._changes(now, title, metadata, permission, archived):
-            self.info = await self._engine.store.write(partial(change_session, self.id, change))
+        changes = self._changes(now, title, metadata, permission, archived)
+        if changes:
+            self.info = await self._engine.store.write(partial(change_session, self.id, *changes))
         return self
 
     def _changes(
@@ -139,11 +153,13 @@ class Session:
 
     async def delete(self) -> None:
         """Hide the session and its subtasks, stopping what runs; see `Sessions.restore`."""
-        for each in await self._engine.store.read(partial(session_tree, self.id)):
-            if not await self._engine.runs.stop(each):
-                await self._engine.runs.revoke(each)
-        now = self._engine.clock.now()
-        await self._engine.store.write_bulk(partial(delete_session, self.id, now))
+        engine = self._engine
+        await engine.store.read(partial(get_session, self.id))
+        for each in await engine.store.read(partial(session_tree, self.id)):
+            # What does not stop in time is cut off when the session goes.
+            await engine.runs.stop(each)
+        now = engine.clock.now()
+        await engine.store.write_bulk(partial(stop_and_delete, self.id, engine.runs.owner, now))
 
     async def abort(self) -> bool:
         """Stop what runs in this session, in whatever process; tells whether it is idle now."""
@@ -211,6 +227,7 @@ class Session:
 
     async def put_message(self, message: Message) -> Message:
         """Store a message, new or changed; gives it back with the time it was created."""
+        message = check_value(message, Message)
         self._check_mine(message.sessionID)
         check_id("msg", message.id)
         return await self._engine.store.write(partial(put_message, message))
@@ -229,6 +246,7 @@ class Session:
 
     async def put_part(self, part: Part) -> None:
         """Store a part, new or changed."""
+        part = check_value(part, Part)
         self._check_mine(part.sessionID)
         check_id("msg", part.messageID)
         check_id("prt", part.id)
@@ -255,7 +273,7 @@ class Session:
             session_id=self.id,
             project_id=self.info.projectID,
             directory=self.info.directory,
-            offset=offset,
+            offset=check_offset(offset),
         )
 
     async def todos(self) -> list[Todo]:
@@ -278,13 +296,17 @@ class Session:
 
     def turn(
         self,
-        prompt: str | Sequence[Part],
+        prompt: str | Sequence[Part | dict[str, Any]],
         *,
         agent: str = "build",
         model: MessageModel | None = None,
         message_id: str | None = None,
     ) -> "Turn":
-        """A turn to be entered with `async with`: a prompt and what an agent does about it."""
+        """A turn to be entered with `async with`: a prompt and what an agent does about it.
+
+        The prompt is text, or a list of parts or of plain objects that have their shape; ids that
+        are missing are filled in.
+        """
         from kedge.engine.turns import Turn
 
         return Turn(self._engine, self, prompt, agent=agent, model=model, message_id=message_id)

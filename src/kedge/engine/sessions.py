@@ -1,5 +1,6 @@
 """The sessions of a database: create, find, list, search, delete and restore them."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from kedge.domain.ids import check_id
 from kedge.domain.naming import default_title, slug
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.sessions import ModelRef, SessionInfo, SessionTime
-from kedge.engine.inputs import check_limit, check_text, check_time, check_values
+from kedge.engine.inputs import check_flag, check_limit, check_text, check_time, check_values
 from kedge.engine.session import NO_TOKENS, Session
-from kedge.engine.worktrees import check_path
+from kedge.engine.worktrees import real_path
 from kedge.store.cursors import PageCursor
 from kedge.store.script import Script
 from kedge.store.verbs.places import (
@@ -61,6 +62,15 @@ class DeletedSession:
 
     info: SessionInfo
     time_deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedList:
+    """A page of deleted sessions, the longest deleted first."""
+
+    sessions: list[DeletedSession]
+    cursor: str | None
+    """Hand it back to get the next page; None at the end."""
 
 
 class Sessions:
@@ -140,8 +150,10 @@ class Sessions:
         `search`, only sessions that hold these words are listed, title matches first.
         """
         check_limit(limit)
-        begin = _FIRST_TIME if start is None else int(check_time(start, "start"))
-        place = self._place(directory, path, everywhere)
+        begin = _FIRST_TIME if start is None else math.ceil(check_time(start, "start"))
+        check_flag(roots, "roots")
+        check_flag(archived, "archived")
+        place = self._place(directory, path, bool(check_flag(everywhere, "everywhere")))
         after = None if cursor is None else PageCursor.parse(cursor)
         find: Callable[..., Script[SessionPage]] = session_page
         if search is not None:
@@ -158,29 +170,40 @@ class Sessions:
         return SessionList(handles, str(page.next) if page.next else None)
 
     async def search(
-        self, words: str, *, limit: int = 30, cursor: str | None = None
+        self,
+        words: str,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        path: str | None = None,
+        everywhere: bool = False,
+        limit: int = 30,
+        cursor: str | None = None,
     ) -> SearchResult:
         """Where words are found in titles, messages and tool calls, title matches first.
 
-        Each word matches from its beginning; case and accents do not matter.
+        Looks in the same sessions that `list` shows. Each word matches from its beginning; case and
+        accents do not matter.
         """
         check_limit(limit)
+        place = self._place(directory, path, everywhere)
         after = None if cursor is None else PageCursor.parse(cursor)
         wanted = words_of(check_text(words, "words"))
         if not wanted:
             return SearchResult([], None)
         await self._engine.upkeep.index()
-        page = await self._engine.store.scan(partial(search, wanted, after=after, limit=limit))
+        page = await self._engine.store.scan(
+            partial(search, wanted, after=after, limit=limit, place=place)
+        )
         return SearchResult(page.hits, str(page.next) if page.next else None)
 
-    async def deleted(
-        self, *, limit: int = 100, cursor: str | None = None
-    ) -> Sequence[DeletedSession]:
+    async def deleted(self, *, limit: int = 100, cursor: str | None = None) -> DeletedList:
         """Deleted sessions that can still be restored, longest deleted first."""
         after = PageCursor(_FIRST_TIME, "") if cursor is None else PageCursor.parse(cursor)
-        script = partial(deleted_sessions, (after.at, after.id), check_limit(limit))
+        script = partial(deleted_sessions, (after.at, after.id), check_limit(limit) + 1)
         found = await self._engine.store.scan(script)
-        return [DeletedSession(info, deleted) for info, deleted in found]
+        page = [DeletedSession(info, deleted) for info, deleted in found[:limit]]
+        last = page[-1] if page and len(found) > limit else None
+        return DeletedList(page, str(PageCursor(last.time_deleted, last.info.id)) if last else None)
 
     async def restore(self, id: str) -> Session:
         """Bring a deleted session back, with the subtasks that were deleted along with it."""
@@ -197,6 +220,6 @@ class Sessions:
             return EVERYWHERE
         if directory is not None:
             # Not looked up: sessions of a folder that is gone can still be listed.
-            return directory_place(check_path(os.path.realpath(os.fspath(directory))))
+            return directory_place(real_path(directory))
         below = "" if path is None else check_text(path, "path").strip("/")
         return path_place(self._engine.place.project.id, below)

@@ -1,10 +1,12 @@
 """Where kedge keeps its data and the few numbers that a user may want to change."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.domain.errors import InvalidInput
+from kedge.engine.inputs import check_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +24,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) < 0:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidInput(f"the setting {name} must be a number", field=name)
+            if not 0 <= value < math.inf:
                 raise InvalidInput(f"the setting {name} must not be negative", field=name)
+        if self.lease_time == 0:
+            raise InvalidInput("the setting lease_time must be more than zero", field="lease_time")
 
 
 def data_folder(given: str | os.PathLike[str] | None) -> Path:
     """The data folder: as given, else `KEDGE_DATA_DIR`, else the user's data home."""
     if given is not None:
-        return Path(given).expanduser().absolute()
+        return check_path(given, "data_dir").expanduser().absolute()
     if named := os.environ.get("KEDGE_DATA_DIR"):
         return Path(named).expanduser().absolute()
     home = os.environ.get("XDG_DATA_HOME")
@@ -39,4 +46,8 @@ def data_folder(given: str | os.PathLike[str] | None) -> Path:
 
 def database_address(given: str | os.PathLike[str] | None) -> str | None:
     """The database: as given, else `KEDGE_DATABASE_URL`; None for the file in the data folder."""
-    return os.fspath(given) if given is not None else os.environ.get("KEDGE_DATABASE_URL") or None
+    if given is None:
+        return os.environ.get("KEDGE_DATABASE_URL") or None
+    path = check_path(given, "database")
+    # An address is no path, which would make one slash of two.
+    return given if isinstance(given, str) else str(path)

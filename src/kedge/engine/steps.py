@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.errors import InvalidInput
 from kedge.domain.messages import AssistantMessage, MessageModel, MessagePath, MessageTime
 from kedge.domain.parts import (
     Part,
@@ -26,9 +27,9 @@ from kedge.domain.parts import (
 )
 from kedge.domain.sessions import TokenCount
 from kedge.domain.todos import Todo
-from kedge.engine.inputs import check_text, check_values
+from kedge.engine.inputs import check_text, check_value, check_values
 from kedge.engine.session import NO_TOKENS, is_large
-from kedge.engine.turns import Turn
+from kedge.engine.turns import Turn, message_of
 from kedge.store.verbs.interrupts import TOOL_ABORTED
 from kedge.store.verbs.parts import put_part
 from kedge.store.verbs.todos import put_todos
@@ -60,20 +61,26 @@ class Step:
             modelID=model.modelID,
             providerID=model.providerID,
             variant=model.variant,
-            path=MessagePath(cwd=info.directory, root=engine.place.worktree),
+            path=MessagePath(cwd=info.directory, root=turn.session.worktree),
             cost=0,
             tokens=NO_TOKENS,
             time=MessageTime(created=engine.clock.now()),
         )
         self._called = False
+        self._entered = False
+        self._open = False
 
     async def __aenter__(self) -> "Step":
+        if self._entered:
+            raise InvalidInput("a step can be entered only once")
+        self._entered = True
         engine = self.turn.engine
         start = StepStartPart(**self.new_part())
         script = partial(
             begin_step, self.message, start, fence=self.turn.fence, now=engine.clock.now()
         )
         self.message = await engine.store.write(script)
+        self._open = True
         return self
 
     async def __aexit__(
@@ -82,6 +89,8 @@ class Step:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # From here on a tool that was left running must not change what is closed.
+        self._open = False
         if error is not None:
             await self.turn.record(error)
             return
@@ -90,6 +99,7 @@ class Step:
         finish = StepFinishPart(
             reason=reason, cost=self.cost, tokens=self.tokens, **self.new_part()
         )
+        check_value(finish, StepFinishPart)
         self.message = msgspec.structs.replace(
             self.message, finish=reason, cost=self.cost, tokens=self.tokens
         )
@@ -116,20 +126,24 @@ class Step:
 
     def tool(self, name: str, input: dict[str, Any], *, call_id: str | None = None) -> "ToolCall":
         """A tool call, to be entered with `async with` for as long as the tool works."""
-        self._called = True
         given = wire.convert(input, dict[str, Any])
         part = ToolPart(
             tool=check_text(name, "name"),
-            callID=call_id or self.turn.engine.ids.make("call"),
+            callID=self.turn.engine.ids.make("call")
+            if call_id is None
+            else check_text(call_id, "call_id"),
             state=ToolPending(input={}, raw=""),
             **self.new_part(),
         )
+        self._called = True
         return ToolCall(self, part, given)
 
     async def put(
         self, part: Part, *, progress: bool = False, after_progress: bool = False
     ) -> None:
         """Store a part of this step's message."""
+        self._check_open()
+        part = check_value(part, Part)
         engine = self.turn.engine
         write = engine.store.write_bulk if is_large(part) else engine.store.write
         await write(
@@ -145,6 +159,7 @@ class Step:
 
     async def set_todos(self, todos: list[Todo]) -> None:
         """Replace the session's todo list; it is remembered that this message did."""
+        self._check_open()
         engine = self.turn.engine
         await engine.store.write(
             partial(
@@ -164,6 +179,10 @@ class Step:
             "sessionID": self.message.sessionID,
             "messageID": self.message.id,
         }
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidInput("a step can be written to only inside its `async with` block")
 
     def _now(self) -> PartTime:
         return PartTime(start=self.turn.engine.clock.now())
@@ -250,29 +269,26 @@ class ToolCall:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self._set(self._outcome(error), after_progress=True)
+
+    def _outcome(self, error: BaseException | None) -> ToolState:
         time = ToolTime(start=self._start, end=self._step.turn.engine.clock.now())
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
             metadata = {**self.metadata, "interrupted": True}
-            await self._end(
-                ToolError(input=self.input, error=TOOL_ABORTED, metadata=metadata, time=time)
-            )
-        elif error is not None or self._error is not None:
-            message = self._error or str(error) or type(error).__name__
-            await self._end(
-                ToolError(
-                    input=self.input, error=message, metadata=self.metadata or None, time=time
-                )
-            )
-        else:
-            await self._end(
-                ToolCompleted(
-                    input=self.input,
-                    output=check_text(self.output, "output"),
-                    title=check_text(self.title, "title"),
-                    metadata=self.metadata,
-                    time=time,
-                )
-            )
+            return ToolError(input=self.input, error=TOOL_ABORTED, metadata=metadata, time=time)
+        failed = self._error
+        if failed is None and error is not None:
+            failed = message_of(error)
+        if failed is not None:
+            kept = self.metadata or None
+            return ToolError(input=self.input, error=failed, metadata=kept, time=time)
+        return ToolCompleted(
+            input=self.input,
+            output=check_text(self.output, "output"),
+            title=check_text(self.title, "title"),
+            metadata=self.metadata,
+            time=time,
+        )
 
     def fail(self, message: str) -> None:
         """The tool could not do what it was asked; the turn goes on."""
@@ -292,9 +308,6 @@ class ToolCall:
                 time=PartTime(start=self._start),
             )
             await self._set(state, progress=True, after_progress=True)
-
-    async def _end(self, state: ToolState) -> None:
-        await self._set(state, after_progress=True)
 
     async def _set(
         self, state: ToolState, *, progress: bool = False, after_progress: bool = False

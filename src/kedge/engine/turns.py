@@ -10,21 +10,21 @@ aborted it; whichever it is, nothing is left open behind it.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kedge.domain import failures, wire
+from kedge.domain import failures
 from kedge.domain.errors import InvalidInput, LeaseLost, TurnAborted
 from kedge.domain.ids import check_id
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import Part, TextPart
 from kedge.domain.sessions import ModelRef, SessionInfo
 from kedge.domain.status import Retry, SessionStatus
-from kedge.engine.inputs import check_text
+from kedge.engine.inputs import check_list, check_text, check_value
 from kedge.engine.session import Session, is_large
 from kedge.store.script import ScriptMaker
 from kedge.store.verbs.fences import Fence
@@ -49,7 +49,7 @@ class Turn:
         self,
         engine: "Engine",
         session: Session,
-        prompt: str | Sequence[Part],
+        prompt: str | Sequence[Part | dict[str, Any]],
         *,
         agent: str,
         model: MessageModel | None,
@@ -58,7 +58,7 @@ class Turn:
         self.engine = engine
         self.session = session
         self.agent = check_text(agent, "agent")
-        self.model = model or NO_MODEL
+        self.model = NO_MODEL if model is None else check_value(model, MessageModel)
         id = engine.ids.message() if message_id is None else check_id("msg", message_id)
         self.message = UserMessage(
             id=id,
@@ -70,32 +70,27 @@ class Turn:
         self._parts = self._prompt_parts(prompt)
         self._task: asyncio.Task[object] | None = None
         self._fence: Fence | None = None
-        self._aborted = False
+        self._cancels_before = 0
+        self._aborts = 0
+        self._over = False
+        self._stopping = False
+        """Whether an abort is just being recorded, so that another one changes nothing."""
         self._recorded: BaseException | None = None
 
     async def __aenter__(self) -> "Turn":
         if self._task is not None:
             raise InvalidInput("a turn can be entered only once")
         self._task = asyncio.current_task()
-        runs = self.engine.runs
-        await runs.starting(self.session.id, self._stop)
+        assert self._task is not None
+        self._cancels_before = self._task.cancelling()
+        await self.engine.runs.starting(self.session.id, self._stop)
         try:
-            store = self.engine.store
-            large = any(is_large(part) for part in self._parts)
-            self._fence = await (store.write_bulk if large else store.write)(
-                partial(
-                    begin_turn,
-                    self.message,
-                    self._parts,
-                    self._prompted,
-                    owner=runs.owner,
-                    ttl=runs.ttl,
-                    is_alive=runs.alive_in(self.session.id, self._stop),
-                    now=self.engine.clock.now(),
-                )
-            )
-        except BaseException:
-            runs.ended(self.session.id, self._stop)
+            await to_the_end(self._begin())
+        except BaseException as error:
+            if self._fence is None:
+                self.engine.runs.ended(self.session.id, self._stop)
+            else:
+                await self._leave(error)
             raise
         return self
 
@@ -105,18 +100,57 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        await self._leave(error)
+        return False
+
+    async def _begin(self) -> None:
+        runs, store = self.engine.runs, self.engine.store
+        large = any(is_large(part) for part in self._parts)
+        self._fence = await (store.write_bulk if large else store.write)(
+            partial(
+                begin_turn,
+                self.message,
+                self._parts,
+                self._prompted,
+                owner=runs.owner,
+                ttl=runs.ttl,
+                is_alive=runs.alive_in(self.session.id, self._stop),
+                now=self.engine.clock.now(),
+            )
+        )
+
+    async def _leave(self, error: BaseException | None) -> None:
+        self._over = True
+        late: asyncio.CancelledError | None = None
         try:
-            if not isinstance(error, LeaseLost):
-                if error is not None:
-                    await self.record(error)
-                await self._write(partial(release_lease, self.fence))
+            await to_the_end(self._end(error))
+        except asyncio.CancelledError as cancelled:
+            late = cancelled
         finally:
             self.engine.runs.ended(self.session.id, self._stop)
-        if self._aborted and isinstance(error, asyncio.CancelledError):
-            assert self._task is not None
-            self._task.uncancel()
+            cancelled_by_others = self._forget_aborts()
+        if cancelled_by_others:
+            if late is not None:
+                raise late
+        elif self._aborts and isinstance(error, asyncio.CancelledError):
             raise TurnAborted(self.session.id) from None
-        return False
+
+    async def _end(self, error: BaseException | None) -> None:
+        if isinstance(error, LeaseLost):
+            return
+        try:
+            if error is not None:
+                await self.record(error)
+        finally:
+            # The handle learns what the turn did to the session: cost, agent, model.
+            self.session.info = await self._write(partial(release_lease, self.fence))
+
+    def _forget_aborts(self) -> bool:
+        """Take back the cancellations that were aborts; tells whether there were any others."""
+        assert self._task is not None
+        for _ in range(self._aborts):
+            self._task.uncancel()
+        return self._task.cancelling() > self._cancels_before
 
     @property
     def fence(self) -> Fence:
@@ -129,7 +163,9 @@ class Turn:
         """One model request and the tool calls it makes, to be entered with `async with`."""
         from kedge.engine.steps import Step
 
-        return Step(self, model or self.model)
+        if self._over:
+            raise InvalidInput("the turn is over")
+        return Step(self, self.model if model is None else check_value(model, MessageModel))
 
     async def retrying(self, attempt: int, message: str, next: int) -> None:
         """Say that the model request failed and is made again at the time `next`."""
@@ -137,7 +173,8 @@ class Turn:
 
     async def set_status(self, status: SessionStatus) -> None:
         """Say what the session is doing while the turn runs."""
-        await self._write(partial(set_status, self.fence, status))
+        checked: SessionStatus = check_value(status, SessionStatus)
+        await self._write(partial(set_status, self.fence, checked))
 
     async def _write(self, script: ScriptMaker[T]) -> T:
         return await self.engine.store.write(script)
@@ -150,15 +187,19 @@ class Turn:
         script = partial(
             fail_step,
             self.session.id,
-            failure_of(error, self._aborted),
+            failure_of(error, self._aborts > 0),
             fence=self.fence,
             now=self.engine.clock.now(),
         )
-        await self._write(script)
+        self._stopping = self._aborts > 0 and isinstance(error, asyncio.CancelledError)
+        try:
+            await to_the_end(self._write(script))
+        finally:
+            self._stopping = False
 
     def _stop(self) -> None:
-        self._aborted = True
-        if self._task is not None:
+        if self._task is not None and not self._over and not self._stopping:
+            self._aborts += 1
             self._task.cancel()
 
     def _prompted(self, info: SessionInfo) -> SessionInfo:
@@ -168,19 +209,43 @@ class Turn:
         named = msgspec.structs.replace(info, agent=self.agent, model=model)
         return touched(named, self.engine.clock.now())
 
-    def _prompt_parts(self, prompt: str | Sequence[Part]) -> list[Part]:
+    def _prompt_parts(self, prompt: str | Sequence[Part | dict[str, Any]]) -> list[Part]:
         home: dict[str, Any] = {"sessionID": self.session.id, "messageID": self.message.id}
         if isinstance(prompt, str):
             return [TextPart(id=self.engine.ids.part(), text=prompt, **home)]
-        parts = []
-        for part in prompt:
-            given = wire.convert(part, Part)
-            parts.append(msgspec.structs.replace(given, **home))
-        return parts
+        return [self._prompt_part(part, home) for part in check_list(prompt, "prompt")]
+
+    def _prompt_part(self, part: object, home: dict[str, Any]) -> Part:
+        if isinstance(part, dict):
+            part = {"id": self.engine.ids.part(), **part, **home}
+        given: Part = check_value(part, Part)
+        check_id("prt", given.id)
+        return msgspec.structs.replace(given, **home)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work that must not be left half done; a cancellation is heard only afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from task.exception()
+    return task.result()
 
 
 def failure_of(error: BaseException, aborted: bool) -> failures.Failure:
     """What went wrong in a turn, as clients are told."""
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return failures.aborted("Aborted" if aborted else "The turn was cancelled")
-    return failures.unknown(str(error) or type(error).__name__)
+    return failures.unknown(message_of(error))
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says, or the first of those in a group; its name if it says nothing."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

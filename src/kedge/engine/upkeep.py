@@ -1,5 +1,5 @@
-"""What an engine does in the background: fills the search index, purges what was deleted long ago,
-thins out old events.
+"""What an engine does in the background: ends the runs of processes that died, fills the search
+index, purges what was deleted long ago, thins out old events.
 
 Every process may do it; the store makes sure that the work is done once.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from kedge.domain.clock import Clock
 from kedge.domain.errors import KedgeError
+from kedge.engine.runs import Runs
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
 from kedge.store.verbs.retention import (
@@ -25,6 +26,7 @@ from kedge.store.verbs.search import index_events, index_is_behind
 _log = logging.getLogger(__name__)
 _INDEX_BATCH = 200
 _INDEX_EVERY = 1.0
+_RECOVER_EVERY = 5.0
 _TIDY_EVERY = 3600.0
 _COMPACT_EVERY = 86400.0
 _PURGE_BATCH = 20
@@ -33,8 +35,9 @@ _PURGE_BATCH = 20
 class Upkeep:
     """The background work of one engine."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, runs: Runs, clock: Clock, settings: Settings) -> None:
         self._store = store
+        self._runs = runs
         self._clock = clock
         self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
@@ -43,8 +46,11 @@ class Upkeep:
         """Begin to work, until `close`."""
         self._tasks = [
             asyncio.create_task(_every(_INDEX_EVERY, self.index)),
+            asyncio.create_task(_every(_RECOVER_EVERY, self.recover)),
             asyncio.create_task(_every(_TIDY_EVERY, self.tidy)),
         ]
+        for task in self._tasks:
+            task.add_done_callback(_complain)
 
     async def close(self) -> None:
         """Stop; what was begun is finished or undone by the store."""
@@ -58,6 +64,10 @@ class Upkeep:
             return
         while await self._store.write_bulk(partial(index_events, _INDEX_BATCH)):
             pass
+
+    async def recover(self) -> None:
+        """End the runs of processes that died since this engine was opened."""
+        await self._runs.recover()
 
     async def tidy(self) -> None:
         """Purge sessions whose retention time is over, and thin out events once a day."""
@@ -81,6 +91,11 @@ class Upkeep:
         for session_id in due.sessions:
             dropped += await self._store.write_bulk(partial(compact_session, session_id, due.until))
         return dropped
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _log.error("background work ended", exc_info=task.exception())
 
 
 async def _every(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

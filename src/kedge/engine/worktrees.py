@@ -29,27 +29,29 @@ class Worktree:
 
 def find_directory(directory: str | os.PathLike[str]) -> str:
     """The real path of an existing directory."""
-    given = os.fspath(directory)
-    if "\0" in given:
-        raise InvalidInput("a path cannot hold a NUL character", field="directory")
-    real = os.path.realpath(given)
+    real = real_path(directory)
     if not os.path.isdir(real):
-        raise DirectoryNotFound(given)
-    check_path(real)
+        raise DirectoryNotFound(os.fspath(directory))
     return real
 
 
-def check_path(path: str) -> str:
-    """The path itself, if it can be stored and sent."""
+def real_path(path: str | os.PathLike[str]) -> str:
+    """The path without links, whether it exists or not, if it can be stored and sent."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput("a directory must be a string or a path", field="directory")
+    given = os.fsdecode(path)
+    if "\0" in given:
+        raise InvalidInput("a path cannot hold a NUL character", field="directory")
     try:
-        length = len(path.encode())
+        real = os.path.realpath(given)
+        length = len(real.encode())
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"the folder {path!a} has a name that is not UTF-8; rename it", field="directory"
+            f"the folder {given!a} has a name that is not UTF-8; rename it", field="directory"
         ) from None
     if length > _LONGEST_PATH:
         raise InvalidInput(f"a path of over {_LONGEST_PATH} bytes is too long", field="directory")
-    return path
+    return real
 
 
 def find_worktree(directory: str) -> Worktree:
@@ -69,6 +71,14 @@ def folder_identity(path: str) -> str:
 
 def _git_folder(folder: Path) -> Path | None:
     entry = folder / ".git"
+    try:
+        return _named_git_folder(entry)
+    except PermissionError:
+        # There is one; that git cannot read it either shows when the commits are asked for.
+        return entry
+
+
+def _named_git_folder(entry: Path) -> Path | None:
     if entry.is_dir():
         return entry if (entry / "HEAD").is_file() else None
     if not entry.is_file():
@@ -77,7 +87,7 @@ def _git_folder(folder: Path) -> Path | None:
     text = entry.read_bytes()[:4096]
     if not text.startswith(b"gitdir: "):
         return None
-    target = folder / os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
+    target = entry.parent / os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\r\n"))
     return target if (target / "HEAD").is_file() else None
 
 

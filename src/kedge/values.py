@@ -1,0 +1,76 @@
+"""The values that programs hand to kedge and get from it, in one place."""
+
+from kedge.domain.messages import (
+    AssistantMessage,
+    Message,
+    MessageModel,
+    MessageTime,
+    MessageWithParts,
+    UserMessage,
+)
+from kedge.domain.parts import (
+    AgentPart,
+    CompactionPart,
+    FilePart,
+    Part,
+    PartTime,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    SnapshotPart,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    ToolPending,
+    ToolRunning,
+    ToolTime,
+)
+from kedge.domain.permissions import PermissionRule
+from kedge.domain.projects import Project
+from kedge.domain.sessions import CacheCount, ForkOrigin, ModelRef, SessionInfo, TokenCount
+from kedge.domain.status import Busy, Idle, Retry, SessionStatus
+from kedge.domain.todos import Todo
+
+__all__ = [
+    "AgentPart",
+    "AssistantMessage",
+    "Busy",
+    "CacheCount",
+    "CompactionPart",
+    "FilePart",
+    "ForkOrigin",
+    "Idle",
+    "Message",
+    "MessageModel",
+    "MessageTime",
+    "MessageWithParts",
+    "ModelRef",
+    "Part",
+    "PartTime",
+    "PatchPart",
+    "PermissionRule",
+    "Project",
+    "ReasoningPart",
+    "Retry",
+    "RetryPart",
+    "SessionInfo",
+    "SessionStatus",
+    "SnapshotPart",
+    "StepFinishPart",
+    "StepStartPart",
+    "SubtaskPart",
+    "TextPart",
+    "Todo",
+    "TokenCount",
+    "ToolCompleted",
+    "ToolError",
+    "ToolPart",
+    "ToolPending",
+    "ToolRunning",
+    "ToolTime",
+    "UserMessage",
+]

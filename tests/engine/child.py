@@ -1,0 +1,92 @@
+"""The other process of a test: opens an engine on the same database and does as it is told.
+
+It says what it does as one JSON text per line, and reads a line when it is to go on.
+"""
+
+import asyncio
+import json
+import sys
+
+import kedge
+from kedge.domain.errors import KedgeError
+from kedge.engine.engine import Engine
+
+
+def say(value: object) -> None:
+    """Tell the test."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+async def told() -> str:
+    """Wait for the test."""
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.strip()
+
+
+def let_time_pass() -> None:
+    """Make the next piece of progress old enough to be stored."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + 1.0  # type: ignore[method-assign]  # a clock that jumped
+
+
+async def work(engine: Engine, session_id: str) -> None:
+    """Stand in the middle of a turn, with a text and a tool call open, until told to write."""
+    session = await engine.sessions.get(session_id)
+    async with (
+        session.turn("Work") as turn,
+        turn.step() as step,
+        step.speak() as out,
+        step.tool("bash", {"command": "make"}) as call,
+    ):
+        let_time_pass()
+        await out.write("half a sen")
+        say(call.part.id)
+        await told()
+        await call.progress(output="late")
+        say("stored")
+
+
+async def rename(engine: Engine, session_id: str, count: str) -> None:
+    """Give a session many titles, each its own transaction."""
+    session = await engine.sessions.get(session_id)
+    say("ready")
+    await told()
+    for n in range(int(count)):
+        await session.update(title=f"{session_id} {n}")
+    say("done")
+
+
+async def abort(engine: Engine, session_id: str) -> None:
+    """Abort a session."""
+    say(await (await engine.sessions.get(session_id)).abort())
+
+
+async def delete(engine: Engine, session_id: str) -> None:
+    """Delete a session."""
+    await (await engine.sessions.get(session_id)).delete()
+    say("deleted")
+
+
+async def begin(engine: Engine, session_id: str) -> None:
+    """Try to run a turn."""
+    async with (await engine.sessions.get(session_id)).turn("Mine"):
+        say("begun")
+
+
+ROLES = {each.__name__: each for each in (work, rename, abort, delete, begin)}
+
+
+async def main(folder: str, database: str, role: str, *arguments: str) -> None:
+    """Play a role; an error is said by the name of its class."""
+    settings = kedge.Settings(stop_patience=0.5) if role == "delete" else None
+    async with kedge.open(folder, database=database, settings=settings) as engine:
+        try:
+            await ROLES[role](engine, *arguments)
+        except KedgeError as error:
+            say(type(error).__name__)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,120 @@
+"""Projects over time: sessions stay in their lists whatever happens to the folder they belong
+to."""
+
+import shutil
+from pathlib import Path
+
+from kedge.engine.engine import Engine
+from kedge.store.verbs.projects import project_aliases
+from tests.engine.places import Place
+from tests.engine.repositories import commit, git, repository
+
+
+async def listed(engine: Engine) -> list[str]:
+    """The titles of the engine's project."""
+    return sorted(each.title for each in (await engine.sessions.list()).sessions)
+
+
+async def aliases(engine: Engine) -> list[str]:
+    """Every identity of the engine's project."""
+    return await engine.store.scan(lambda: project_aliases(engine.project.id))
+
+
+async def test_two_clones_are_one_project(any_place: Place, tmp_path: Path) -> None:
+    """Sessions of both clones stand in one list; each clone is a worktree of the project."""
+    root = repository(any_place.folder)
+    git(tmp_path, "clone", "-q", str(any_place.folder), "clone")
+    async with any_place.open() as one, Place(tmp_path / "clone", any_place.database).open() as two:
+        await one.sessions.create("one")
+        await two.sessions.create("two")
+        assert one.project.id == two.project.id == root
+        assert await listed(one) == await listed(two) == ["one", "two"]
+        assert two.project.worktree == str(any_place.folder)
+        assert two.project.sandboxes == [str(tmp_path / "clone")]
+
+
+async def test_a_folder_becomes_a_repository(any_place: Place) -> None:
+    """When a plain folder gets git and commits, its sessions are still listed in its project."""
+    async with any_place.open() as engine:
+        session = await engine.sessions.create("plain")
+        plain = engine.project.id
+    repository(any_place.folder, 0)
+    async with any_place.open() as engine:
+        assert await listed(engine) == ["plain"]
+        assert engine.project.vcs == "git"
+    root = commit(any_place.folder)
+    async with any_place.open() as engine:
+        await engine.sessions.create("committed")
+        assert await listed(engine) == ["committed", "plain"]
+        assert (await engine.sessions.get(session.id)).info.projectID == engine.project.id
+        assert set(await aliases(engine)) == {plain, root}
+
+
+async def test_a_history_that_was_rewritten_is_the_same_project(any_place: Place) -> None:
+    """A new root commit is one more name of the folder's project."""
+    old = repository(any_place.folder)
+    async with any_place.open() as engine:
+        await engine.sessions.create("old")
+    git(any_place.folder, "checkout", "-q", "--orphan", "fresh")
+    new = commit(any_place.folder, "new root")
+    git(any_place.folder, "branch", "-q", "-D", "main")
+    async with any_place.open() as engine:
+        assert await listed(engine) == ["old"]
+        assert set(await aliases(engine)) == {old, new}
+
+
+async def test_a_shallow_clone_that_is_deepened_joins_its_project(
+    any_place: Place, tmp_path: Path
+) -> None:
+    """When a clone learns its true root its sessions move to the project that has that name."""
+    root = repository(any_place.folder, 3)
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{any_place.folder}", "shallow")
+    shallow = Place(tmp_path / "shallow", any_place.database)
+    async with shallow.open() as engine:
+        session = await engine.sessions.create("shallow")
+        assert engine.project.id != root
+    async with any_place.open() as engine:
+        await engine.sessions.create("full")
+        assert await listed(engine) == ["full"]
+    git(tmp_path / "shallow", "fetch", "-q", "--unshallow")
+    async with shallow.open() as engine:
+        assert engine.project.id == root
+        assert await listed(engine) == ["full", "shallow"]
+        assert (await engine.sessions.get(session.id)).info.projectID == root
+    async with any_place.open() as engine:
+        assert await listed(engine) == ["full", "shallow"]
+
+
+async def test_a_folder_that_is_gone_keeps_its_sessions(any_place: Place, tmp_path: Path) -> None:
+    """Sessions of a deleted folder can be listed by its path, read and continued from elsewhere."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    async with any_place.open() as engine:
+        session = await engine.sessions.create("left", directory=gone)
+        shutil.rmtree(gone)
+        found = (await engine.sessions.list(directory=gone)).sessions
+        assert [each.id for each in found] == [session.id]
+        assert (await engine.sessions.get(session.id)).info.directory == str(gone)
+
+
+async def test_a_link_to_a_folder_is_the_folder(any_place: Place, tmp_path: Path) -> None:
+    """An engine opened through a link sees the sessions of the real folder."""
+    (tmp_path / "link").symlink_to(any_place.folder)
+    async with Place(tmp_path / "link", any_place.database).open() as engine:
+        session = await engine.sessions.create("linked")
+        assert session.info.directory == str(any_place.folder)
+        found = await engine.sessions.list(directory=tmp_path / "link")
+        assert [each.id for each in found.sessions] == [session.id]
+
+
+async def test_a_folder_below_the_root_has_a_path(any_place: Place) -> None:
+    """A session of a sub-directory belongs to the worktree's project and says where it is."""
+    root = repository(any_place.folder)
+    below = any_place.folder / "a" / "b"
+    below.mkdir(parents=True)
+    async with Place(below, any_place.database).open() as engine:
+        session = await engine.sessions.create("below")
+        assert (session.info.path, session.info.projectID) == ("a/b", root)
+        assert engine.place.worktree == str(any_place.folder)
+        for path, count in {"": 1, "a": 1, "a/b": 1, "/a/b/": 1, "a/bc": 0, "b": 0}.items():
+            assert len((await engine.sessions.list(path=path)).sessions) == count, path

@@ -1,0 +1,1 @@
+"""What kedge costs, as ratios within one run; it proves nothing about correctness."""

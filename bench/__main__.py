@@ -1,0 +1,68 @@
+"""`python -m bench`: runs the benchmarks, prints a table and writes the results as JSON."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+
+from bench.figures import Figure, table, write
+from bench.forks import forks
+from bench.messages import messages
+from bench.parts import parts
+from bench.scratch import Scratch, facts
+from bench.search import search
+from bench.sessions import sessions
+from bench.starting import starting
+from bench.subscribers import subscribers
+
+BENCHMARKS: Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]] = {
+    each.__name__: each
+    for each in (parts, sessions, messages, forks, subscribers, search, starting)
+}
+RESULTS = Path(__file__).with_name("results.json")
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; gives 1 if a target was missed, which a quick run never says."""
+    given = _given(arguments)
+    with tempfile.TemporaryDirectory(prefix="kedge-bench-") as folder:
+        scratch = Scratch(Path(folder).resolve(), given.quick)
+        machine = dict(facts(scratch))
+        begin = time.monotonic()
+        try:
+            figures = asyncio.run(_run(scratch, given.names or list(BENCHMARKS)))
+        except KeyboardInterrupt:
+            print("\nbench: interrupted; no results were written", file=sys.stderr)
+            return INTERRUPTED
+        machine["seconds"] = round(time.monotonic() - begin, 1)
+    scratch.say(f"done in {machine['seconds']} s on {machine['filesystem']}")
+    print(table(figures))
+    write(given.output, machine, figures)
+    return int(any(each.met is False for each in figures) and not given.quick)
+
+
+async def _run(scratch: Scratch, names: Sequence[str]) -> list[Figure]:
+    return [figure for name in names async for figure in BENCHMARKS[name](scratch)]
+
+
+def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes: shows that it runs, not what it costs"
+    )
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
+    given = parser.parse_args(arguments)
+    if unknown := set(given.names) - set(BENCHMARKS):
+        parser.error(
+            f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}"
+        )
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # One stamp per interpreter asked for: another PYTHON must not silently get the old .venv.
 INSTALLED := .venv/.installed-$(subst /,_,$(PYTHON))
-CODE := src tests $(wildcard bench)
+CODE := src tests examples $(wildcard bench)
 
 .DEFAULT_GOAL := help
 .PHONY: help install components check test torture bench lock build clean

@@ -1,4 +1,4 @@
-"""The documentation is true: its Python runs, its commands exist; not that it is complete."""
+"""The documentation is true: its Python runs, its commands and links exist; not its coverage."""
 
 import re
 import subprocess
@@ -11,10 +11,9 @@ import pytest
 from tests.support import environment, markdown
 
 ROOT = Path(__file__).parents[1]
-EXECUTED = [
-    page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if page.exists()
-]
+EXECUTED = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 PAGES = [*EXECUTED, ROOT / "CONTRIBUTING.md"]
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
 NO_RUN: dict[str, str] = {}
 """Why a `python no-run` block cannot be run, by the page's name and the block's first line."""
@@ -82,11 +81,23 @@ def make_commands(page: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("page", EXECUTED, ids=name_of)
 def test_python_blocks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python example runs as printed, top to bottom."""
+    run_page(page, monkeypatch)
+
+
+def run_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the Python blocks of a page in one namespace."""
     # A real module, because types that the page defines are looked up by their module's name.
     module = ModuleType("kedge_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     runnable = [block for block in markdown.blocks(page, "python") if "no-run" not in block.words]
     markdown.run(runnable, module.__dict__)
+
+
+@pytest.mark.usefixtures("repository")
+def test_the_readme_runs_on_postgresql(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Python example of the README runs unchanged when a variable names a PostgreSQL."""
+    monkeypatch.setenv("KEDGE_DATABASE_URL", postgres_url)
+    run_page(ROOT / "README.md", monkeypatch)
 
 
 @pytest.mark.parametrize("page", EXECUTED, ids=name_of)
@@ -110,6 +121,49 @@ def test_make_targets_exist(page: Path) -> None:
         f"{place}: make {word}" for word, place in make_commands(page) if word not in targets
     ]
     assert missing == []
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
+def test_examples_print_what_the_readme_says(example: Path) -> None:
+    """Every program in examples/ runs as the README tells, and its output is printed there."""
+    readme = ROOT / "README.md"
+    command = f"$ .venv/bin/python {name_of(example)}\n"
+    assert any(command in block.content for block in markdown.blocks(readme, "console"))
+    done = subprocess.run(
+        [sys.executable, example], check=False, capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout in [block.content for block in markdown.blocks(readme, "text")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file of the project names one that exists, and a heading that it has."""
+    assert broken_links(page) == []
+
+
+def broken_links(page: Path) -> list[str]:
+    """The links of a page to files or headings that are not there."""
+    broken = []
+    for target in markdown.links(page):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        if not file.exists() or (anchor and anchor not in markdown.anchors(file)):
+            broken.append(target)
+    return broken
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    """A link to a missing file or heading counts as broken, one to the web is not looked at."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A `b` c\n[1](page.md#a-b-c) [2](#d) [3](no.md) [4](https://example.invalid)\n"
+    )
+    assert broken_links(page) == ["#d", "no.md"]
 
 
 def test_no_file_names_a_registry() -> None:

@@ -1,14 +1,16 @@
-"""Finds the code blocks of Markdown pages and runs the Python ones; prose is not looked at."""
+"""Finds code, links and headings of Markdown pages, runs Python blocks; prose is not looked at."""
 
 import ast
 import asyncio
 import inspect
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,38 @@ def blocks(page: Path, language: str) -> list[Block]:
         if token.type == "fence" and token.map is not None
     ]
     return [block for block in found if block.words[:1] == (language,)]
+
+
+def links(page: Path) -> list[str]:
+    """Where the links of a page lead, in order."""
+    return [str(child.attrs["href"]) for child in _inline(page) if child.type == "link_open"]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link can name after the `#`: the headings, in small letters with dashes."""
+    tokens = _parser().parse(page.read_text(encoding="utf-8"))
+    titles = [
+        tokens[n + 1].content.lower()
+        for n, token in enumerate(tokens)
+        if token.type == "heading_open"
+    ]
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+def code(page: Path) -> str:
+    """Everything on a page that is written as code, in lines or in blocks."""
+    tokens = _parser().parse(page.read_text(encoding="utf-8"))
+    spans = [child.content for child in _inline(page) if child.type == "code_inline"]
+    return "\n".join(spans + [token.content for token in tokens if token.type == "fence"])
+
+
+def _inline(page: Path) -> list[Token]:
+    tokens = _parser().parse(page.read_text(encoding="utf-8"))
+    return [child for token in tokens for child in token.children or ()]
+
+
+def _parser() -> MarkdownIt:
+    return MarkdownIt().enable("table")
 
 
 def run(page_blocks: Iterable[Block], namespace: dict[str, Any]) -> None:

@@ -1,0 +1,104 @@
+"""The documentation is complete: what a user can call, catch, hear or set is named in it as code.
+
+That what it says is true is looked at in `test_docs`.
+"""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from kedge.domain import errors
+from kedge.domain.events import EVENTS
+from kedge.engine.engine import Engine
+from kedge.engine.events import EventLog
+from kedge.engine.session import Session
+from kedge.engine.sessions import Sessions
+from kedge.engine.settings import Settings
+from kedge.engine.steps import Step, Stream, ToolCall
+from kedge.engine.turns import Turn
+from tests.support import markdown
+
+ROOT = Path(__file__).parents[1]
+
+# What a variable of each type is called on every page, so that a method is found by its call.
+VARIABLES: dict[type, str] = {
+    Engine: "engine",
+    Sessions: "engine.sessions",
+    Session: "session",
+    Turn: "turn",
+    Step: "step",
+    Stream: "out",
+    ToolCall: "call",
+    EventLog: "engine.events",
+}
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    """All code of the README and of docs/, as one text."""
+    pages = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    return "\n".join(markdown.code(page) for page in pages)
+
+
+def missing(names: Iterable[str], code: str) -> list[str]:
+    """The names that do not stand in the code as words of their own."""
+    return [name for name in names if not re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", code)]
+
+
+def public_members(kind: type) -> list[str]:
+    """The methods and properties that a class defines for its users."""
+    return [
+        name
+        for name, member in vars(kind).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    ]
+
+
+@pytest.mark.parametrize("kind", VARIABLES, ids=lambda kind: kind.__name__)
+def test_every_public_method_is_named(kind: type, code: str) -> None:
+    """Each method and property of a user's type stands in the docs as it is called."""
+    calls = [f"{VARIABLES[kind]}.{name}" for name in public_members(kind)]
+    assert calls
+    assert missing(calls, code) == []
+
+
+def test_every_event_is_named(code: str) -> None:
+    """Each type of event stands in the docs."""
+    assert missing(EVENTS, code) == []
+
+
+def test_every_error_is_named(code: str) -> None:
+    """Each class of error stands in the docs."""
+    kinds = [name for name, found in vars(errors).items() if is_error(found)]
+    assert "KedgeError" in kinds
+    assert missing(kinds, code) == []
+
+
+def is_error(found: object) -> bool:
+    """Whether something is an error class of kedge."""
+    return isinstance(found, type) and issubclass(found, errors.KedgeError)
+
+
+def test_every_setting_is_named(code: str) -> None:
+    """Each field of Settings stands in the docs."""
+    assert missing([field.name for field in dataclasses.fields(Settings)], code) == []
+
+
+def test_every_environment_variable_is_named(code: str) -> None:
+    """Each variable that kedge reads or tells people to set stands in the docs."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py"))]
+    variables = {name for source in sources for name in re.findall(r"\bKEDGE_[A-Z_]+", source)}
+    assert "KEDGE_DATA_DIR" in variables
+    assert missing(sorted(variables), code) == []
+
+
+def test_what_is_missing_is_found(tmp_path: Path) -> None:
+    """Only code counts, and only whole words: neither prose nor a longer name hides a gap."""
+    page = tmp_path / "page.md"
+    page.write_text("prose session.fork\n\n| `session.forks` |\n|---|\n| `session.abort()` |\n")
+    names = ["session.fork", "session.forks", "session.abort", "abort"]
+    assert missing(names, markdown.code(page)) == ["session.fork", "abort"]

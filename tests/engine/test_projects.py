@@ -118,3 +118,25 @@ async def test_a_folder_below_the_root_has_a_path(any_place: Place) -> None:
         assert engine.place.worktree == str(any_place.folder)
         for path, count in {"": 1, "a": 1, "a/b": 1, "/a/b/": 1, "a/bc": 0, "b": 0}.items():
             assert len((await engine.sessions.list(path=path)).sessions) == count, path
+
+
+async def test_an_open_engine_follows_its_folder_to_another_project(
+    any_place: Place, tmp_path: Path
+) -> None:
+    """When another process finds that the folder is a clone, lists and new sessions go along."""
+    known = repository(tmp_path / "known")
+    async with any_place.open() as engine:
+        await engine.sessions.create("before")
+        async with Place(tmp_path / "known", any_place.database).open() as other:
+            await other.sessions.create("elsewhere")
+        git(any_place.folder, "init", "-q", "-b", "main")
+        git(any_place.folder, "pull", "-q", str(tmp_path / "known"), "main")
+        async with any_place.open() as other:
+            assert other.project.id == known
+        assert await listed(engine) == ["before", "elsewhere"]
+        after = await engine.sessions.create("after")
+        assert after.info.projectID == (await engine.here()).project.id == known
+        assert (await after.fork()).info.projectID == known
+        assert [hit.session.title for hit in (await engine.sessions.search("elsewh")).hits] == [
+            "elsewhere"
+        ]

@@ -10,6 +10,7 @@ from kedge.domain.errors import (
     InvalidInput,
     MessageNotFound,
     PartNotFound,
+    SessionNotFound,
     TooLarge,
 )
 from kedge.domain.messages import AssistantMessage, MessageTime, UserMessage
@@ -21,6 +22,7 @@ from kedge.engine.session import Session
 from kedge.engine.turns import NO_MODEL
 from kedge.testing.clock import ManualClock
 from tests.engine.places import Place, stored_log
+from tests.engine.repositories import git
 
 NOW = 1_800_000_000_000
 
@@ -264,3 +266,36 @@ async def test_a_fork_of_a_running_session_is_closed(any_engine: Engine) -> None
     (_, original) = (await session.messages()).messages
     assert isinstance(original.info, AssistantMessage)
     assert original.info.error is None
+
+
+async def test_the_status_of_a_session_that_is_not_there_is_an_error(any_engine: Engine) -> None:
+    """A session that does not exist is not idle."""
+    session = await any_engine.sessions.create("s")
+    await session.delete()
+    with pytest.raises(SessionNotFound):
+        await session.status()
+    with pytest.raises(SessionNotFound):
+        await session.abort()
+
+
+async def test_several_changes_are_one_transaction(any_engine: Engine) -> None:
+    """If one of the changes is refused, none is made; each that is made has its event."""
+    session = await any_engine.sessions.create("s")
+    with pytest.raises(TooLarge):
+        await session.update(title="new", metadata={"large": "x" * 2**21})
+    assert (await session.refresh()).title == "s"
+    async with any_engine.events.subscribe(session=session.id) as events:
+        await session.update(title="new", metadata={"a": 1}, archived=True)
+        told = [await anext(events) for _ in range(3)]
+    assert [event.type for event in told] == ["session.updated"] * 3
+
+
+async def test_a_session_knows_its_worktree(place: Place) -> None:
+    """The root is the directory without the path that leads to it."""
+    below = place.folder / "a" / "b"
+    below.mkdir(parents=True)
+    git(place.folder, "init", "-q")
+    async with Place(below, place.database).open() as engine:
+        session = await engine.sessions.create("s")
+        assert session.info.path == "a/b"
+        assert session.worktree == str(place.folder)

@@ -510,3 +510,40 @@ async def test_work_is_carried_to_its_end() -> None:
     assert waiting.cancelled()
     assert done.is_set()
     assert await to_the_end(work()) == 5
+
+
+async def test_a_prompt_of_plain_objects_gets_its_ids(engine: Engine) -> None:
+    """A program need not make up ids for the parts of its prompt."""
+    session = await engine.sessions.create("s")
+    async with session.turn([{"type": "text", "text": "hello"}]) as turn:
+        stored = await session.message(turn.message.id)
+    (part,) = stored.parts
+    assert isinstance(part, TextPart)
+    assert part.text == "hello"
+    assert part.id.startswith("prt_")
+
+
+async def test_the_handle_knows_what_the_turn_did(engine: Engine) -> None:
+    """After a turn, the session's cost, agent and model are those it left behind."""
+    session = await engine.sessions.create("s")
+    async with session.turn("work", agent="mine") as turn, turn.step() as step:
+        step.cost = 0.5
+    assert session.info.cost == 0.5
+    assert session.info.agent == "mine"
+    assert session.info == (await engine.sessions.get(session.id)).info
+
+
+async def test_an_error_in_a_task_group_says_what_went_wrong(engine: Engine) -> None:
+    """Not the group is told about, but the error in it."""
+    session = await engine.sessions.create("s")
+
+    async def fail() -> None:
+        raise ValueError("the disk is on fire")
+
+    with pytest.raises(ExceptionGroup):
+        async with session.turn("work") as turn, turn.step(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+    answer = (await session.messages()).messages[-1].info
+    assert isinstance(answer, AssistantMessage)
+    assert answer.error is not None
+    assert answer.error.data == {"message": "the disk is on fire"}

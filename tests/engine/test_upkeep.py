@@ -2,13 +2,17 @@
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 import pytest
 
 from kedge import Settings
 from kedge.domain.errors import SessionNotFound, StoreUnavailable
+from kedge.domain.messages import AssistantMessage
+from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.testing.clock import ManualClock
+from tests.engine.children import Child
 from tests.engine.places import Place, stored_log
 
 NOW = 1_800_000_000_000
@@ -80,3 +84,23 @@ async def test_background_work_that_fails_is_done_again(
         async with place.open():
             await asyncio.wait_for(second.wait(), 30)
     assert "background work failed: away" in caplog.text
+
+
+async def test_the_run_of_a_process_that_dies_is_ended_by_those_that_live(
+    any_place: Place, children: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is open hears of the end of a killed process without being opened again."""
+    monkeypatch.setattr(upkeep, "_RECOVER_EVERY", 0.01)
+    async with any_place.open() as engine:
+        session = await engine.sessions.create("cut off")
+        child = await children.enter_async_context(Child(any_place, "work", session.id))
+        await child.hear()
+        async with engine.events.subscribe(session=session.id) as events:
+            child.process.kill()
+            async for event in events:
+                if event.type == "session.idle":
+                    break
+        message = (await session.messages()).messages[-1].info
+        assert isinstance(message, AssistantMessage)
+        assert message.error is not None
+        assert message.time.completed is not None

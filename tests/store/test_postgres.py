@@ -124,7 +124,7 @@ async def test_who_creates_a_session_second_hears_that_it_exists(postgres_url: s
             *(store.write(lambda: create_session(info, WORKTREE)) for store in stores),
             return_exceptions=True,
         )
-        errors = [each for each in results if each is not None]
+        errors = [each for each in results if isinstance(each, BaseException)]
         assert len(errors) == len(stores) - 1
         assert all(isinstance(each, InvalidInput) and each.field == "id" for each in errors)
 

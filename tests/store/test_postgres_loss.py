@@ -9,6 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from kedge.domain.errors import StoreUnavailable
+from kedge.domain.sessions import SessionInfo
 from kedge.store.script import Script, row, run
 from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.sessions import create_session
@@ -126,7 +127,7 @@ async def test_a_commit_of_unknown_outcome_is_not_repeated(postgres_url: str) ->
         info = scene.session()
         attempts: list[int] = []
 
-        def script() -> Script[None]:
+        def script() -> Script[SessionInfo]:
             attempts.append(1)
             return create_session(info, WORKTREE)
 

@@ -1,6 +1,7 @@
 """How the SQLite adapter shares a file: locks, threads, the write-ahead log, closing."""
 
 import asyncio
+import functools
 import sqlite3
 import subprocess
 import sys
@@ -294,3 +295,34 @@ async def test_the_row_of_a_foreign_writer_is_seen(
     """A read sees what another process has committed."""
     other.execute("INSERT INTO worktree (path, project_id, time_seen) VALUES ('x', 'p', 1)")
     assert await store.read(lambda: row("worktree_get", path="x")) is not None
+
+
+async def test_a_number_is_never_given_twice(store: SqliteStore) -> None:
+    """When the newest event is deleted, the next one still gets a number of its own."""
+    for key in "ab":
+        await store.write(put(key))
+
+    def drop() -> Script[None]:
+        for seq in (1, 2):
+            yield from run("event_drop", seq=seq)
+
+    await store.write(drop)
+    assert await store.read(log_head) == 2
+    assert await store.read(lambda: events_after(0)) == []
+    await store.write(put("c"))
+    assert [event.seq for event in await store.read(lambda: events_after(0))] == [3]
+    await store.write(lambda: run("event_drop", seq=3))
+    assert await store.read(log_head) == 3
+
+
+async def test_a_page_of_events_is_bounded_by_its_size(store: SqliteStore) -> None:
+    """Large events come in smaller pages, to bound a reader's memory; none is left out."""
+    for n in range(80):
+        await store.write_bulk(put(f"{n:02}" + "x" * 200_000))
+    pages = []
+    seq = 0
+    while page := await store.scan(functools.partial(events_after, seq)):
+        pages.append(len(page))
+        seq = page[-1].seq
+    assert sum(pages) == 80
+    assert max(pages) <= 64

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from kedge.engine.settings import Settings
 from kedge.engine.upkeep import Upkeep
 from kedge.engine.worktrees import find_directory, find_worktree
 from kedge.store.port import Store
-from kedge.store.verbs.projects import place_worktree
+from kedge.store.verbs.projects import place_worktree, project_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,15 @@ class Engine:
     def project(self) -> Project:
         """The project the directory belongs to."""
         return self.place.project
+
+    async def here(self) -> Place:
+        """Where the engine is, with the project that its folder belongs to now."""
+        place = self.place
+        project = await self.store.read(partial(project_of, place.worktree))
+        if project is not None and project != place.project:
+            # Another process found out that the folder is part of another project.
+            place = self._place = replace(place, project=project)
+        return place
 
     async def locate(self, directory: str | os.PathLike[str]) -> Place:
         """The project and worktree of a directory; a folder that is new to kedge is remembered."""

@@ -10,11 +10,11 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from kedge.domain.errors import EngineClosed, InvalidInput, StoreError
 from kedge.domain.events import EventProperties, ServerResync, UnknownEvent, frame, read_frame
@@ -22,6 +22,7 @@ from kedge.domain.ids import IdMaker, check_id
 from kedge.engine.worktrees import real_path
 from kedge.store.cursors import EventCursor
 from kedge.store.port import Store, StoredEvent
+from kedge.store.script import ScriptMaker
 from kedge.store.verbs.eventlog import (
     directory_events_after,
     events_after,
@@ -32,8 +33,12 @@ from kedge.store.verbs.eventlog import (
 _log = logging.getLogger(__name__)
 _QUEUE_CHARACTERS = 16 * 1024 * 1024
 """Characters of payload that wait for one subscriber, whatever the number of events."""
+_FEW = 32
 _PAUSE = 0.25
 """Seconds until the log is read again after that failed."""
+
+
+Read: TypeAlias = Callable[[ScriptMaker[list[StoredEvent]]], Awaitable[list[StoredEvent]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,20 +374,19 @@ class Subscription:
             self._position = self._delivered = max(head, self._position)
             self._live = self._log.attach(self, self._position)
 
-    async def _page(self, target: int) -> list[StoredEvent]:
-        after = self._position
+    async def _page(self, head: int) -> list[StoredEvent]:
+        # The last few are read at once: while a thread reads them, more may be stored.
+        read = self._store.read if head - self._position <= _FEW else self._store.scan
         if self._session is not None:
-            return await self._session_page(self._session)
+            return await self._session_page(self._session, read)
         if self._directory is not None:
-            return await self._store.scan(
-                partial(directory_events_after, self._directory, after, target)
+            return await read(
+                partial(directory_events_after, self._directory, self._position, head)
             )
-        return await self._store.scan(partial(events_after, after))
+        return await read(partial(events_after, self._position))
 
-    async def _session_page(self, session: str) -> list[StoredEvent]:
-        while found := await self._store.scan(
-            partial(session_events_after, session, self._position)
-        ):
+    async def _session_page(self, session: str, read: Read) -> list[StoredEvent]:
+        while found := await read(partial(session_events_after, session, self._position)):
             if page := [each for each in found if self._directory in (None, each.directory)]:
                 return page
             # Nothing of this page is wanted, but the next one may hold something.

@@ -155,8 +155,9 @@ class Session:
         """Hide the session and its subtasks, stopping what runs; see `Sessions.restore`."""
         engine = self._engine
         await engine.store.read(partial(get_session, self.id))
-        for each in await engine.store.read(partial(session_tree, self.id)):
-            # What does not stop in time is cut off when the session goes.
+        for each in reversed(await engine.store.read(partial(session_tree, self.id))):
+            # Parents first, or they would go on to make children. What does not stop in time is
+            # cut off when the session goes.
             await engine.runs.stop(each)
         now = engine.clock.now()
         await engine.store.write_bulk(partial(stop_and_delete, self.id, engine.runs.owner, now))

@@ -13,7 +13,14 @@ from kedge.domain.ids import check_id
 from kedge.domain.naming import default_title, slug
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.sessions import ModelRef, SessionInfo, SessionTime
-from kedge.engine.inputs import check_flag, check_limit, check_text, check_time, check_values
+from kedge.engine.inputs import (
+    check_flag,
+    check_limit,
+    check_path,
+    check_text,
+    check_time,
+    check_values,
+)
 from kedge.engine.session import NO_TOKENS, Session
 from kedge.engine.worktrees import real_path
 from kedge.store.cursors import PageCursor
@@ -96,7 +103,7 @@ class Sessions:
         `parent` makes it a subtask of another session; a fork is made with `Session.fork`.
         """
         engine = self._engine
-        place = await engine.locate(directory) if directory is not None else engine.place
+        place = await (engine.here() if directory is None else engine.locate(directory))
         now = engine.clock.now()
         if parent is not None:
             check_id("ses", parent)
@@ -121,8 +128,8 @@ class Sessions:
             cost=0,
             tokens=NO_TOKENS,
         )
-        await engine.store.write(partial(create_session, info, place.worktree))
-        return Session(engine, info)
+        stored = await engine.store.write(partial(create_session, info, place.worktree))
+        return Session(engine, stored)
 
     async def get(self, id: str) -> Session:
         """The session with this id, whatever directory it belongs to."""
@@ -153,7 +160,7 @@ class Sessions:
         begin = _FIRST_TIME if start is None else math.ceil(check_time(start, "start"))
         check_flag(roots, "roots")
         check_flag(archived, "archived")
-        place = self._place(directory, path, bool(check_flag(everywhere, "everywhere")))
+        place = await self._place(directory, path, everywhere)
         after = None if cursor is None else PageCursor.parse(cursor)
         find: Callable[..., Script[SessionPage]] = session_page
         if search is not None:
@@ -185,7 +192,7 @@ class Sessions:
         accents do not matter.
         """
         check_limit(limit)
-        place = self._place(directory, path, everywhere)
+        place = await self._place(directory, path, everywhere)
         after = None if cursor is None else PageCursor.parse(cursor)
         wanted = words_of(check_text(words, "words"))
         if not wanted:
@@ -211,9 +218,10 @@ class Sessions:
         info = await self._engine.store.write_bulk(script)
         return Session(self._engine, info)
 
-    def _place(
+    async def _place(
         self, directory: str | os.PathLike[str] | None, path: str | None, everywhere: bool
     ) -> str:
+        everywhere = bool(check_flag(everywhere, "everywhere"))
         if sum((directory is not None, path is not None, everywhere)) > 1:
             raise InvalidInput("give only one of directory, path and everywhere")
         if everywhere:
@@ -221,5 +229,6 @@ class Sessions:
         if directory is not None:
             # Not looked up: sessions of a folder that is gone can still be listed.
             return directory_place(real_path(directory))
-        below = "" if path is None else check_text(path, "path").strip("/")
-        return path_place(self._engine.place.project.id, below)
+        below = "" if path is None else str(check_path(path, "path")).strip("/")
+        below = "" if below == "." else below
+        return path_place((await self._engine.here()).project.id, below)

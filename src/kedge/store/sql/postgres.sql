@@ -6,6 +6,9 @@ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
 -- Advisory locks: the first number is "kedg", the second says what for. 0 is taken by migrations.
 
+-- name: worktree_lock
+SELECT project_id FROM worktree WHERE path = :path FOR SHARE
+
 -- name: project_lock
 SELECT 1 FROM pg_advisory_xact_lock(1801806951, 1)
 

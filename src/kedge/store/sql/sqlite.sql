@@ -6,6 +6,9 @@ SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 -- name: project_lock
 SELECT 1
 
+-- name: worktree_lock
+SELECT project_id FROM worktree WHERE path = :path
+
 -- name: session_lock
 SELECT project_id, directory, worktree, time_deleted, next_pos, last_created, data FROM session WHERE id = :id
 

@@ -6,6 +6,8 @@ from kedge.store.port import StoredEvent
 from kedge.store.script import Script, batch, row, rows
 
 PAGE = 256
+_BIT = 32
+_PAGE_CHARACTERS = 4 * 1024 * 1024
 
 
 def log_head() -> Script[int]:
@@ -17,25 +19,36 @@ def log_head() -> Script[int]:
 
 
 def events_after(seq: int, limit: int = PAGE) -> Script[list[StoredEvent]]:
-    """The events that follow, oldest first."""
-    found = yield from rows("event_after", seq=seq, limit=limit)
-    return [StoredEvent(*each) for each in found]
+    """The events that follow, oldest first: as many as asked for, or fewer if they are large."""
+    return (yield from _page("event_after", seq, limit))
 
 
 def session_events_after(session_id: str, seq: int, limit: int = PAGE) -> Script[list[StoredEvent]]:
     """The events about one session that follow."""
-    found = yield from rows("event_after_in_session", session_id=session_id, seq=seq, limit=limit)
-    return [StoredEvent(*each) for each in found]
+    return (yield from _page("event_after_in_session", seq, limit, session_id=session_id))
 
 
 def directory_events_after(
     directory: str, seq: int, until: int, limit: int = PAGE
 ) -> Script[list[StoredEvent]]:
     """The events about one directory that follow, looked for up to `until`."""
-    found = yield from rows(
-        "event_after_in_directory", directory=directory, seq=seq, until=until, limit=limit
-    )
-    return [StoredEvent(*each) for each in found]
+    args = {"directory": directory, "until": until}
+    return (yield from _page("event_after_in_directory", seq, limit, **args))
+
+
+def _page(query: str, seq: int, limit: int, **args: object) -> Script[list[StoredEvent]]:
+    # Bit by bit, because one event may be as large as a thousand others.
+    found: list[StoredEvent] = []
+    size = 0
+    while len(found) < limit and size < _PAGE_CHARACTERS:
+        wanted = min(_BIT, limit - len(found))
+        bit = yield from rows(query, seq=seq, limit=wanted, **args)
+        found += [StoredEvent(*each) for each in bit]
+        if len(bit) < wanted:
+            break
+        seq = found[-1].seq
+        size += sum(len(event.payload) for event in found[-wanted:])
+    return found
 
 
 def compact_session_events(session_id: str, until: int) -> Script[int]:

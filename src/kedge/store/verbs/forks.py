@@ -37,7 +37,7 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     sizes = yield from row("fork_size", origin=origin.info.id, pos=pos)
     messages, parts = sizes or (0, 0)
     block = ids.block(messages + parts)
-    yield from insert_session(fork, origin.worktree)
+    fork = yield from insert_session(fork, origin.worktree)
     args = {"fork": fork.id, "origin": origin.info.id, "pos": pos, "suffix": block.suffix}
     yield from run("fork_messages", base=block.base, **args)
     yield from run("fork_parents", fork=fork.id, origin=origin.info.id)

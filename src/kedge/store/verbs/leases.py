@@ -17,7 +17,7 @@ from kedge.domain.status import Busy, Idle, SessionStatus
 from kedge.store.script import Emit, Script, row, rows, run
 from kedge.store.verbs.fences import Fence, pass_fence
 from kedge.store.verbs.interrupts import interrupt_open_messages
-from kedge.store.verbs.sessions import about, lock_session
+from kedge.store.verbs.sessions import about, get_session_text, lock_session
 
 IsAlive: TypeAlias = Callable[[str, bool], bool]
 """Whether an owner still lives, given its description and whether its lease has expired."""
@@ -153,6 +153,7 @@ def held_leases(after: str, limit: int) -> Script[list[LeaseState]]:
 
 def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
     """Owner, whether the lease has expired, and status of one session."""
+    yield from get_session_text(session_id)
     now = yield from clock()
     found = yield from row("lease_get", session_id=session_id)
     if found is None or found[1] is None:

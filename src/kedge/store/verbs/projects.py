@@ -62,8 +62,9 @@ def project_aliases(id: str) -> Script[list[str]]:
 
 
 def _move(path: str, from_project: str, to_project: str, now: int) -> Script[None]:
-    yield from move_worktree_sessions(path, from_project, to_project)
+    # First the folder, which locks it: sessions made until then are seen, later ones see the move.
     yield from run("worktree_put", path=path, project_id=to_project, now=now)
+    yield from move_worktree_sessions(path, from_project, to_project)
     left = yield from rows("worktree_list", project_id=from_project)
     if not left:
         yield from run("alias_hand_on", from_project=from_project, to_project=to_project)

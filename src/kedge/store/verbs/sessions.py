@@ -26,16 +26,23 @@ class LockedSession:
     last_created: int
 
 
-def create_session(info: SessionInfo, worktree: str) -> Script[None]:
+def create_session(info: SessionInfo, worktree: str) -> Script[SessionInfo]:
     """Store a new session; the session that it is a subtask of must be there."""
     if info.parentID is not None:
         yield from lock_live_session(info.parentID)
-    yield from insert_session(info, worktree)
-    yield about(info, SessionCreated(sessionID=info.id, info=info))
+    stored = yield from insert_session(info, worktree)
+    yield about(stored, SessionCreated(sessionID=stored.id, info=stored))
+    return stored
 
 
-def insert_session(info: SessionInfo, worktree: str) -> Script[None]:
-    """The rows of a new session, without the event that announces it."""
+def insert_session(info: SessionInfo, worktree: str) -> Script[SessionInfo]:
+    """The rows of a new session, without the event that announces it.
+
+    The session belongs to the project that its worktree belongs to now, whatever the caller knew.
+    """
+    home = yield from row("worktree_lock", path=worktree)
+    if home is not None and home[0] != info.projectID:
+        info = msgspec.structs.replace(info, projectID=home[0])
     if (yield from row("session_lock", id=info.id)) is not None:
         raise InvalidInput(f"a session {info.id} exists already", field="id")
     yield from run(
@@ -50,6 +57,7 @@ def insert_session(info: SessionInfo, worktree: str) -> Script[None]:
         data=encoded(info),
     )
     yield from list_session(info)
+    return info
 
 
 def get_session(id: str) -> Script[SessionInfo]:

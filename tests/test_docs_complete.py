@@ -15,10 +15,11 @@ from kedge.domain import errors
 from kedge.domain.events import EVENTS
 from kedge.engine.engine import Engine
 from kedge.engine.events import EventLog
+from kedge.engine.growing import Stream, ToolCall
 from kedge.engine.session import Session
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
-from kedge.engine.steps import Step, Stream, ToolCall
+from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
 from tests.support import markdown
 

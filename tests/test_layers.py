@@ -15,14 +15,15 @@ LAYERS = (
     {"domain"},
     {"store", "snapshot", "model"},
     {"engine"},
-    {"__init__", "errors", "values"},
+    {"errors", "values"},
+    {"__init__"},
     {"agent"},
     {"server", "cli", "web"},
     {"__main__"},
     {"testing"},
 )
 HEIGHT = {unit: height for height, units in enumerate(LAYERS) for unit in units}
-FACE_MAY_IMPORT = {"_version", "domain", "engine"}
+FACE_MAY_IMPORT = {"_version", "domain", "engine", "errors", "values"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,7 +105,7 @@ async def test_a_part_that_cannot_be_closed_keeps_nothing_else_open(
     """When stopping the runs fails, the database is let go of all the same, and the error is
     raised."""
 
-    async def fail() -> None:
+    async def fail(closer: object) -> None:
         raise StoreUnavailable("gone")
 
     with pytest.raises(StoreUnavailable):

@@ -4,7 +4,10 @@ to."""
 import shutil
 from pathlib import Path
 
+import pytest
+
 from kedge.engine.engine import Engine
+from kedge.engine.worktrees import Worktree
 from kedge.store.verbs.projects import project_aliases
 from tests.engine.places import Place
 from tests.engine.repositories import commit, git, repository
@@ -140,3 +143,54 @@ async def test_an_open_engine_follows_its_folder_to_another_project(
         assert [hit.session.title for hit in (await engine.sessions.search("elsewh")).hits] == [
             "elsewhere"
         ]
+
+
+async def test_a_folder_inside_a_new_repository_keeps_its_sessions(any_place: Place) -> None:
+    """When a repository is made around a folder, or in one, the folder's sessions go along."""
+    inner = any_place.folder / "inner"
+    inner.mkdir()
+    at_inner = Place(inner, any_place.database)
+    async with at_inner.open() as engine:
+        await engine.sessions.create("inner")
+    repository(any_place.folder)
+    async with at_inner.open() as engine:
+        assert await listed(engine) == ["inner"]
+        (session,) = (await engine.sessions.list()).sessions
+        assert session.info.path == "inner"
+        assert session.info.projectID == engine.project.id
+    async with any_place.open() as engine:
+        assert await listed(engine) == ["inner"]
+    repository(inner)
+    async with at_inner.open() as engine:
+        assert await listed(engine) == ["inner"]
+        assert (await engine.sessions.list()).sessions[0].info.path == ""
+
+
+async def test_another_repository_in_the_same_place_is_another_project(
+    any_place: Place, tmp_path: Path
+) -> None:
+    """A folder that was replaced takes its sessions along, but not the names of its old project."""
+    first = repository(tmp_path / "first")
+    second = repository(tmp_path / "second")
+    git(tmp_path, "clone", "-q", "first", str(any_place.folder))
+    async with any_place.open() as engine:
+        await engine.sessions.create("of the first")
+        assert engine.project.id == first
+    shutil.rmtree(any_place.folder)
+    git(tmp_path, "clone", "-q", "second", str(any_place.folder))
+    async with any_place.open() as engine:
+        assert engine.project.id == second
+        assert await listed(engine) == ["of the first"]
+    async with Place(tmp_path / "first", any_place.database).open() as engine:
+        assert engine.project.id == first
+        assert await listed(engine) == []
+
+
+async def test_a_history_is_walked_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a folder whose commits are known costs nothing that grows with them."""
+    repository(place.folder, commits=2)
+    async with place.open() as engine:
+        known = engine.project.id
+    monkeypatch.setattr(Worktree, "identity", lambda self: pytest.fail("walked again"))
+    async with place.open() as engine:
+        assert engine.project.id == known

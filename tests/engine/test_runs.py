@@ -4,7 +4,10 @@ run."""
 import asyncio
 import os
 import threading
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,15 +15,17 @@ import pytest
 
 from kedge import Settings
 from kedge.domain import wire
-from kedge.domain.errors import SessionBusy, StoreUnavailable, TurnAborted
+from kedge.domain.errors import EngineClosed, SessionBusy, StoreUnavailable, TurnAborted
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.parts import TextPart, ToolError, ToolPart
 from kedge.domain.status import Busy, Idle
 from kedge.engine.engine import Engine
 from kedge.engine.keeping import LeaseKeeper
-from kedge.engine.owners import Owner, this_process
+from kedge.engine.owners import Owner, owner_lives, this_process
 from kedge.engine.runs import INTERRUPTED
 from kedge.engine.session import Session
+from kedge.store.verbs.leases import run_of
+from kedge.store.verbs.requests import add_request, ask_to_stop
 from tests.engine.children import Child
 from tests.engine.logs import Reader
 from tests.engine.places import Place, database_time, forge_lease, lease_row, stored_log
@@ -417,3 +422,75 @@ def test_this_process_is_alive() -> None:
     owner = this_process("e")
     assert owner.pid == os.getpid()
     assert owner.start
+
+
+async def test_an_abort_that_comes_late_leaves_the_next_turn_alone(any_place: Place) -> None:
+    """A request is meant for the run that was going on, and for no other."""
+    async with any_place.open() as engine, any_place.open() as other:
+        session = await engine.sessions.create("s")
+        async with session.turn("first"):
+            request = partial(ask_to_stop, session.id, other.ids.request())
+            generation = await other.store.read(partial(run_of, session.id))
+        assert await other.store.write(request) is None, "nobody runs it"
+        stale = partial(
+            add_request, session.id, other.ids.request(), "abort", generation=generation[2]
+        )
+        await other.store.write(stale)
+        async with session.turn("second") as turn, turn.step() as step:
+            async with engine.events.subscribe() as events:
+                await other.store.write(
+                    partial(
+                        add_request,
+                        session.id,
+                        other.ids.request(),
+                        "abort",
+                        generation=generation[2],
+                    )
+                )
+                await anext(events)
+            await step.text("still here")
+        assert (await session.messages()).messages[-1].parts
+
+
+async def test_an_engine_that_is_closed_owns_nothing(place: Place) -> None:
+    """A turn that nobody ends does not keep its session busy once its engine is closed."""
+    async with place.open() as engine:
+        session = await engine.sessions.create("s")
+
+        async def forgotten() -> AsyncIterator[None]:
+            async with session.turn("never ended"):
+                yield
+
+        turn = forgotten()
+        await anext(turn)
+    async with place.open() as engine:
+        again = await engine.sessions.get(session.id)
+        assert await again.status() == Idle()
+        async with again.turn("goes on"):
+            pass
+        with pytest.raises(EngineClosed):
+            await anext(turn)
+
+
+async def test_no_turn_begins_in_an_engine_that_closes(place: Place) -> None:
+    """From the moment the engine is closed no lease is taken any more; closing twice is fine."""
+    async with place.open() as engine:
+        session = await engine.sessions.create("s")
+        await engine.close()
+        with pytest.raises(EngineClosed):
+            async with session.turn("too late"):
+                pass
+        await engine.close()
+
+
+def test_a_process_that_cannot_be_looked_at_is_taken_for_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the processes of others are hidden, one that is there is not judged dead."""
+    other = msgspec.structs.replace(this_process("e"), pid=1, start="123")
+
+    def hidden(self: Path, *args: object, **names: object) -> str:
+        raise FileNotFoundError(self)
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert owner_lives(wire.encode(other), True, this_process("here"))

@@ -52,7 +52,10 @@ def test_a_setting_that_makes_no_sense_is_refused(name: str, value: Any) -> None
 
 
 def test_a_lease_lasts() -> None:
-    """A lease time of zero would renew without a pause, so it is refused; other zeros are fine."""
+    """A lease time near zero would renew without a pause, so it is refused; so is no queue."""
     with pytest.raises(InvalidInput, match="lease_time"):
-        Settings(lease_time=0)
-    assert Settings(retention=0, queue_length=0, stop_patience=0).retention == 0
+        Settings(lease_time=1e-6)
+    for length in (0, 1.5):
+        with pytest.raises(InvalidInput, match="queue_length"):
+            Settings(queue_length=length)  # type: ignore[arg-type]  # what is tested
+    assert Settings(retention=0, stop_patience=0).retention == 0

@@ -2,6 +2,7 @@
 know."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -378,3 +379,97 @@ async def test_a_large_output_is_stored_whole(any_engine: Engine) -> None:
     (tool,) = [part for part in await last_parts(session) if isinstance(part, ToolPart)]
     assert isinstance(tool.state, ToolCompleted)
     assert tool.state.output == output
+
+
+async def test_what_a_step_leaves_open_is_closed_when_it_ends(any_engine: Engine) -> None:
+    """A tool and a text that nobody ended are over with their step, and keep what they had."""
+    session = await any_engine.sessions.create("s")
+    async with session.turn("Go") as turn:
+        async with turn.step() as step:
+            out = step.speak()
+            await out.__aenter__()
+            await out.write("half a sen")
+            call = step.tool("bash", {"command": "sleep"})
+            await call.__aenter__()
+        for late in (out.write("tence"), call.progress(output="late")):
+            with pytest.raises(InvalidInput, match="inside its"):
+                await late
+    parts = await last_parts(session)
+    (text,) = [part for part in parts if isinstance(part, TextPart)]
+    (tool,) = [part for part in parts if isinstance(part, ToolPart)]
+    assert text.text == "half a sen"
+    assert text.time is not None
+    assert text.time.end is not None
+    assert isinstance(tool.state, ToolError)
+    assert tool.state.metadata == {"interrupted": True}
+
+
+async def test_a_text_that_an_error_cut_off_has_ended(any_engine: Engine) -> None:
+    """An error that is caught inside the step ends the text where it was, so it can be found."""
+    session = await any_engine.sessions.create("s")
+    async with session.turn("Go") as turn, turn.step() as step:
+        with contextlib.suppress(ValueError):
+            async with step.speak() as out:
+                await out.write("unmistakable")
+                raise ValueError("cut")
+        await step.text("and on")
+    assert [hit.excerpt for hit in (await any_engine.sessions.search("unmistak")).hits] == [
+        "unmistakable"
+    ]
+
+
+async def test_the_same_error_may_leave_two_steps(any_engine: Engine) -> None:
+    """What is open is closed each time, though the error is told of once."""
+    session = await any_engine.sessions.create("s")
+    error = ValueError("again and again")
+    async with session.turn("Go") as turn:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="again"):
+                async with turn.step() as step, step.tool("bash", {}):
+                    raise error
+    messages = [message.info for message in (await session.messages()).messages[1:]]
+    assert len(messages) == 2
+    for message in messages:
+        assert isinstance(message, AssistantMessage)
+        assert message.time.completed is not None
+
+
+async def test_blocks_are_entered_once_and_used_inside(engine: Engine) -> None:
+    """A stream or a tool is nothing before its block and nothing after it."""
+    session = await engine.sessions.create("s")
+    async with session.turn("Go") as turn, turn.step() as step:
+        out = step.speak()
+        with pytest.raises(InvalidInput, match="inside its"):
+            await out.write("too early")
+        async with out:
+            await out.write("in time")
+        with pytest.raises(InvalidInput, match="inside its"):
+            await out.write("too late")
+        call = step.tool("bash", {})
+        async with call:
+            pass
+        with pytest.raises(InvalidInput, match="only once"):
+            await call.__aenter__()
+        with pytest.raises(InvalidInput, match="inside its"):
+            await call.progress(output="late")
+
+
+async def test_a_cancelled_write_comes_before_what_follows_it(any_engine: Engine) -> None:
+    """A tool whose progress was being stored when it was cancelled does not run for ever."""
+    session = await any_engine.sessions.create("s")
+
+    async def tool(step: Step) -> None:
+        async with step.tool("bash", {"command": "make"}) as call:
+            for n in range(1000):
+                call._saved_at = 0.0  # Each piece of progress is due at once.
+                await call.progress(output=str(n))
+
+    async with session.turn("Go") as turn, turn.step() as step:
+        for n in range(10):
+            task = asyncio.create_task(tool(step))
+            for _ in range(n):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    tools = [part for part in await last_parts(session) if isinstance(part, ToolPart)]
+    assert all(isinstance(part.state, ToolError) for part in tools)

@@ -20,7 +20,8 @@ from kedge.domain.parts import FilePart, Part, TextPart, ToolError, ToolPart
 from kedge.domain.status import Busy, Idle, Retry
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
-from kedge.engine.turns import Turn, to_the_end
+from kedge.engine.turns import Turn
+from kedge.store.waiting import to_the_end
 from tests.engine.children import Child
 from tests.engine.places import Place, lease_row, stored_log
 
@@ -205,7 +206,7 @@ async def test_an_abort_at_the_very_end_leaves_the_session_idle(engine: Engine, 
         await asyncio.sleep(0)
     stop = engine.runs._stoppers.get(session.id)
     if stop is not None:
-        stop()
+        stop(None)
     assert await task in ("aborted", "finished")
     assert (await lease_row(engine, session.id))[1] is None
     assert (await answers(session))[-1].time.completed is not None
@@ -243,7 +244,7 @@ async def test_a_cancellation_beside_an_abort_is_not_swallowed(any_engine: Engin
     """When somebody cancels the task and somebody else aborts the turn, the task is cancelled."""
     session = await any_engine.sessions.create("s")
     task = await start(session, in_tool)
-    any_engine.runs._stoppers[session.id]()
+    any_engine.runs._stoppers[session.id](None)
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()

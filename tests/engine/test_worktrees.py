@@ -16,7 +16,7 @@ from tests.engine.repositories import commit, git, repository
 
 def identity(folder: Path) -> str:
     """Who a folder says it is."""
-    return find_worktree(str(folder)).identity
+    return find_worktree(str(folder)).identity()
 
 
 def test_a_repository_is_named_by_its_first_commit(tmp_path: Path) -> None:
@@ -26,18 +26,18 @@ def test_a_repository_is_named_by_its_first_commit(tmp_path: Path) -> None:
     below.mkdir(parents=True)
     for folder in (tmp_path / "r", below):
         found = find_worktree(str(folder))
-        assert (found.root, found.identity, found.vcs) == (str(tmp_path / "r"), root, "git")
+        assert (found.root, found.identity(), found.vcs) == (str(tmp_path / "r"), root, "git")
 
 
 def test_a_folder_without_git_is_named_by_its_path(tmp_path: Path) -> None:
     """A plain folder is its own worktree, and its name is stable."""
     found = find_worktree(str(tmp_path))
-    assert (found.root, found.identity, found.vcs) == (
+    assert (found.root, found.identity(), found.vcs) == (
         str(tmp_path),
         folder_identity(str(tmp_path)),
         None,
     )
-    assert found.identity.startswith("dir_")
+    assert found.identity().startswith("dir_")
 
 
 def test_clones_and_linked_worktrees_are_one_project(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_clones_and_linked_worktrees_are_one_project(tmp_path: Path) -> None:
     git(tmp_path / "r", "worktree", "add", "-q", str(tmp_path / "linked"))
     for name in ("clone", "linked"):
         found = find_worktree(str(tmp_path / name))
-        assert (found.root, found.identity) == (str(tmp_path / name), root)
+        assert (found.root, found.identity()) == (str(tmp_path / name), root)
 
 
 def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_without_git_folders_still_have_names(
     repository(tmp_path / "r")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = find_worktree(str(tmp_path / "r"))
-    assert (found.identity, found.vcs) == (folder_identity(str(tmp_path / "r")), "git")
+    assert (found.identity(), found.vcs) == (folder_identity(str(tmp_path / "r")), "git")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
@@ -172,7 +172,7 @@ def test_a_repository_that_cannot_be_read_is_named_by_its_path(tmp_path: Path) -
     code = (
         "import os, sys; os.setgid(65534); os.setuid(65534)\n"
         "from kedge.engine.worktrees import find_worktree\n"
-        "found = find_worktree(sys.argv[1]); print(found.root, found.identity)"
+        "found = find_worktree(sys.argv[1]); print(found.root, found.identity())"
     )
     prelude = "import kedge.engine.worktrees, subprocess\n"
     done = subprocess.run(

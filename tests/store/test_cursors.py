@@ -23,7 +23,7 @@ def encoded(text: str) -> str:
 def test_a_page_cursor_comes_back(at: int, id: str) -> None:
     """Any number and any id of the longest allowed length survive the way through a client."""
     cursor = PageCursor(at, id)
-    assert PageCursor.parse(str(cursor)) == cursor
+    assert PageCursor.parse(cursor.text("l"), "l") == cursor
 
 
 @given(seq=st.integers(0, 2**63 - 1))
@@ -62,7 +62,7 @@ def test_an_event_cursor_comes_back(seq: int) -> None:
 def test_a_forged_page_cursor_is_refused(forged: object) -> None:
     """Whatever it is, the answer is one typed, short error."""
     with pytest.raises(InvalidCursor, match="not a page cursor") as caught:
-        PageCursor.parse(forged)
+        PageCursor.parse(forged, "l")
     assert len(str(caught.value)) < 200
 
 
@@ -90,3 +90,9 @@ def test_a_forged_event_cursor_is_refused(forged: object) -> None:
     with pytest.raises(InvalidCursor, match="not an event cursor") as caught:
         EventCursor.parse(forged)
     assert len(str(caught.value)) < 200
+
+
+def test_a_cursor_of_another_list_is_refused() -> None:
+    """A page is never continued in a list that it is not a page of."""
+    with pytest.raises(InvalidCursor, match="another list"):
+        PageCursor.parse(PageCursor(1, "a").text("sessions"), "ses_1")

@@ -1,12 +1,14 @@
 """What only the PostgreSQL adapter does: locks, order, migrations; the rest is conformance."""
 
 import asyncio
+import functools
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import psycopg
 import pytest
 
@@ -31,9 +33,16 @@ from kedge.store.postgres.failures import translated
 from kedge.store.postgres.store import PostgresStore
 from kedge.store.queries import load_queries
 from kedge.store.script import Script, row, run
+from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.parts import put_part
 from kedge.store.verbs.search import index_events, search, words_of
-from kedge.store.verbs.sessions import create_session, lock_session
+from kedge.store.verbs.sessions import (
+    change_session,
+    child_sessions,
+    create_session,
+    deleted_sessions,
+    lock_session,
+)
 from kedge.testing.store.scene import WORKTREE, Scene
 
 Raw = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -172,17 +181,60 @@ async def test_a_part_that_waited_sees_its_session_go(postgres_url: str) -> None
             )
 
 
-async def test_parts_of_a_session_do_not_wait_for_each_other(postgres_url: str) -> None:
-    """A part is stored while another transaction is about to store one of the same message."""
-    async with opened(postgres_url) as scene, AsyncExitStack() as stack:
+async def test_writers_of_parts_starve_nobody(postgres_url: str) -> None:
+    """However many store parts of a session without a pause, others get to change it."""
+    async with opened(postgres_url) as scene:
         info = await scene.add_session()
         message = await scene.add_user(info)
-        fence = await scene.acquire(info)
+
+        async def stream() -> None:
+            while True:
+                await scene.write(put_part, scene.text(message), now=1)
+
+        writers = [asyncio.create_task(stream()) for _ in range(5)]
+        try:
+            async with asyncio.timeout(30):
+                for n in range(3):
+                    change = functools.partial(msgspec.structs.replace, title=f"{n}")
+                    await scene.write(change_session, info.id, change)
+        finally:
+            for each in writers:
+                each.cancel()
+            await asyncio.gather(*writers, return_exceptions=True)
+
+
+async def test_a_tree_that_grows_is_deleted_whole(postgres_url: str) -> None:
+    """Subtasks that are made while their root is deleted are either refused or deleted too."""
+    async with opened(postgres_url) as scene:
+        root = await scene.add_session()
+
+        async def grow() -> int:
+            parent, made = root, 0
+            while True:
+                child = msgspec.structs.replace(scene.session(), parentID=parent.id)
+                try:
+                    await scene.write(create_session, child, WORKTREE)
+                except SessionNotFound:
+                    return made
+                parent, made = child, made + 1
+
+        growing = asyncio.create_task(grow())
+        while not await scene.read(child_sessions, root.id):
+            pass
+        await scene.write(stop_and_delete, root.id, "me", 1)
+        made = await growing
+        deleted = await scene.store.scan(functools.partial(deleted_sessions, (0, ""), 1000))
+        assert len(deleted) == made + 1
+
+
+async def test_another_programs_schema_is_left_alone(postgres_url: str) -> None:
+    """Where there are tables of others, kedge puts none beside them."""
+    async with AsyncExitStack() as stack:
         other = await connected(postgres_url, stack)
-        home = load_queries("postgres")["part_home_fenced"].encode()
-        async with other.transaction():
-            await other.execute(home, {"session_id": info.id, "message_id": message.id})
-            await scene.write(put_part, scene.text(message), now=1, fence=fence)
+        await other.execute("CREATE TABLE something_else (id int)")
+        with pytest.raises(StoreCorrupt, match="another program"):
+            await PostgresStore.open(postgres_url, IdMaker())
+        await other.execute("DROP TABLE something_else")
 
 
 async def test_plain_writes_do_not_weaken_and_durable_ones_strengthen(postgres_url: str) -> None:

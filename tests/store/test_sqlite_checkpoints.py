@@ -58,7 +58,7 @@ async def test_a_reader_that_stays_does_not_stop_the_writers(
 ) -> None:
     """A log that a reader keeps alive is started afresh once the reader is gone."""
     monkeypatch.setattr(checkpoints, "WAL_LIMIT", 64 * 1024)
-    monkeypatch.setattr(checkpoints, "_LONGEST_TRY", 0)
+    monkeypatch.setattr(checkpoints, "_LONG_TRY", 0.0)
     store._checkpoints._restart_above = 2 * 64 * 1024
     log = Path(f"{path}-wal")
     other.execute("BEGIN")

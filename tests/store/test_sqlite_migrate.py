@@ -25,7 +25,9 @@ def path(tmp_path: Path) -> Path:
 
 def put() -> Script[None]:
     """One row."""
-    yield from run("worktree_put", path="/kept", project_id="p", now=1)
+    yield from run(
+        "worktree_put", path="/kept", project_id="p", fingerprint="", identity="p", now=1
+    )
 
 
 async def make(path: Path) -> str:

@@ -52,7 +52,9 @@ def put(key: str, seen: Callable[[], None] = lambda: None) -> Callable[[], Scrip
 
     def script() -> Script[str]:
         seen()
-        yield from run("worktree_put", path=key, project_id="p", now=1)
+        yield from run(
+            "worktree_put", path=key, project_id="p", fingerprint="", identity="p", now=1
+        )
         event = SessionErrored(error=aborted(key))
         yield Emit(event.type, wire.encode(event), "")
         return threading.current_thread().name
@@ -193,7 +195,9 @@ async def test_a_blocking_write_from_a_thread(store: SqliteStore, path: Path) ->
 
 def put_quietly() -> Script[None]:
     """A row without an event."""
-    yield from run("worktree_put", path="quiet", project_id="p", now=1)
+    yield from run(
+        "worktree_put", path="quiet", project_id="p", fingerprint="", identity="p", now=1
+    )
 
 
 async def test_an_error_in_a_script_leaves_nothing(store: SqliteStore, path: Path) -> None:
@@ -293,8 +297,8 @@ async def test_the_row_of_a_foreign_writer_is_seen(
     store: SqliteStore, other: sqlite3.Connection
 ) -> None:
     """A read sees what another process has committed."""
-    other.execute("INSERT INTO worktree (path, project_id, time_seen) VALUES ('x', 'p', 1)")
-    assert await store.read(lambda: row("worktree_get", path="x")) is not None
+    other.execute("INSERT INTO meta (key, value) VALUES ('x', 'y')")
+    assert await store.read(lambda: row("meta_get", key="x")) == ("y",)
 
 
 async def test_a_number_is_never_given_twice(store: SqliteStore) -> None:

@@ -90,6 +90,8 @@ class SessionRequest(EventProperties, frozen=True, kw_only=True):
     sessionID: str
     requestID: str
     kind: str
+    generation: int | None = None
+    """The run that is meant: a later one of the same session has nothing to do with it."""
 
 
 class MessageUpdated(EventProperties, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kedge._version import __version__
 from kedge.domain.clock import Clock
@@ -18,9 +19,11 @@ from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
 from kedge.engine.upkeep import Upkeep
-from kedge.engine.worktrees import find_directory, find_worktree
+from kedge.engine.worktrees import Worktree, find_directory, find_worktree
 from kedge.store.port import Store
-from kedge.store.verbs.projects import place_worktree, project_of
+from kedge.store.verbs.projects import KnownWorktree, known_worktree, place_worktree, project_of
+from kedge.store.verbs.sessions import adopt_strays, strays_in
+from kedge.store.waiting import to_the_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Engine:
         """Sessions whose run was cut off by the end of its process, found when this engine
         started."""
         self._place: Place | None = None
+        self._closing: asyncio.Future[None] | None = None
 
     async def start(self, directory: str | os.PathLike[str]) -> None:
         """Find out where the engine is, and tidy up after processes that were killed."""
@@ -73,11 +77,18 @@ class Engine:
         self.upkeep.start()
 
     async def close(self) -> None:
-        """Stop what runs, then let go of the database."""
+        """Stop what runs, then let go of the database; whoever is impatient still waits for it."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(asyncio.current_task()))
+        await to_the_end(self._closing)
+
+    async def _close(self, closer: asyncio.Task[Any] | None) -> None:
         async with AsyncExitStack() as parts:
             # The last is closed first, and each whatever happens to the others.
-            for part in (self.store, self.events, self.runs, self.upkeep):
-                parts.push_async_callback(part.close)
+            parts.push_async_callback(self.store.close)
+            parts.push_async_callback(self.events.close)
+            parts.push_async_callback(self.runs.close, closer)
+            parts.push_async_callback(self.upkeep.close)
 
     @property
     def place(self) -> Place:
@@ -108,10 +119,32 @@ class Engine:
         """The project and worktree of a directory; a folder that is new to kedge is remembered."""
         real = find_directory(directory)
         worktree = await asyncio.to_thread(find_worktree, real)
+        fingerprint = await asyncio.to_thread(worktree.fingerprint)
+        known = await self.store.read(partial(known_worktree, worktree.root))
+        if known is None or known.fingerprint != fingerprint:
+            await self._look_at(worktree, fingerprint, known)
+        project = await self.store.read(partial(project_of, worktree.root))
+        assert project is not None
+        if await self.store.read(partial(strays_in, real, worktree.root)):
+            adopt = partial(adopt_strays, real, worktree.root, project.id)
+            await self.store.write_bulk(adopt)
+        return Place(real, worktree.root, project)
+
+    async def _look_at(
+        self, worktree: Worktree, fingerprint: str, known: KnownWorktree | None
+    ) -> None:
+        identity = await asyncio.to_thread(worktree.identity)
+        related = known is None or await asyncio.to_thread(worktree.holds, known.identity)
         script = partial(
-            place_worktree, worktree.root, worktree.identity, worktree.vcs, self.clock.now()
+            place_worktree,
+            worktree.root,
+            identity,
+            worktree.vcs,
+            self.clock.now(),
+            fingerprint=fingerprint,
+            related=related,
         )
-        return Place(real, worktree.root, await self.store.write_bulk(script))
+        await self.store.write_bulk(script)
 
     async def statuses(self) -> dict[str, SessionStatus]:
         """Every session that is not idle, in whatever process it runs."""

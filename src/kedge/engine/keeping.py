@@ -35,9 +35,12 @@ class LeaseKeeper:
 
     def _run(self) -> None:
         renew = partial(renew_leases, self._owner, ttl=round(self._lease_time * 1000))
-        while not self._stopped.wait(self._lease_time / 3):
+        pause = self._lease_time / 3
+        while not self._stopped.wait(pause):
+            pause = self._lease_time / 3
             try:
                 self._store.run_blocking(renew)
             except KedgeError as error:
+                pause = min(1.0, pause)
                 # If the lease is lost meanwhile, the owner learns it at its next write.
                 _log.warning("cannot renew leases: %s", error)

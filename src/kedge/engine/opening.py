@@ -1,5 +1,6 @@
 """Opens an engine: finds the data folder, chooses the database, starts and stops everything."""
 
+import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from kedge.domain.clock import Clock, SystemClock
 from kedge.domain.errors import InvalidInput, StoreReadOnly, StoreUnavailable
 from kedge.domain.ids import IdMaker
 from kedge.engine.engine import Engine
-from kedge.engine.settings import Settings, data_folder, database_address
+from kedge.engine.settings import Settings, absolute, data_folder, database_address
 from kedge.store.port import Store
 
 
@@ -61,21 +62,22 @@ async def open_store(address: str | None, folder: Path, ids: IdMaker) -> Store:
             " postgresql:// address",
             field="database",
         )
-    path = _file(address)
+    if address == ":memory:" or address.startswith("file:"):
+        raise InvalidInput("kedge keeps its data in a file; give its path", field="database")
+    path = absolute(Path(address))
     _make_folder(path.parent)
     return await SqliteStore.open(path, ids)
-
-
-def _file(address: str) -> Path:
-    return Path(address).expanduser().absolute()
 
 
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except PermissionError as error:
-        raise StoreReadOnly(
-            f"the data folder {folder} cannot be made; choose another with KEDGE_DATA_DIR"
-        ) from error
     except OSError as error:
-        raise StoreUnavailable(f"the data folder {folder} cannot be used: {error}") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise StoreReadOnly(
+                f"the data folder {folder} cannot be made; choose another with KEDGE_DATA_DIR"
+            ) from error
+        raise StoreUnavailable(
+            f"the data folder {folder} cannot be used ({error.strerror}); choose another with"
+            " KEDGE_DATA_DIR"
+        ) from error

@@ -13,6 +13,12 @@ from pathlib import Path
 from kedge.domain import wire
 from kedge.domain.values import Value
 
+UNKNOWN = "?"
+"""The start of a process that is there, but of which nothing else can be seen."""
+
+_ENGINES: set[str] = set()
+"""The engines of this process that are open."""
+
 
 class Owner(Value, frozen=True, kw_only=True):
     """One engine in one process."""
@@ -32,6 +38,7 @@ class Owner(Value, frozen=True, kw_only=True):
 
 def this_process(engine: str) -> Owner:
     """The owner that an engine of this process is."""
+    _ENGINES.add(engine)
     return Owner(
         machine=_machine(),
         boot=_boot(),
@@ -48,7 +55,14 @@ def owner_lives(text: str, expired: bool, here: Owner) -> bool:
     owner = wire.decode(text, Owner)
     if not owner.same_place(here):
         return not expired
-    return process_start(owner.pid) == owner.start
+    if (owner.pid, owner.start) == (here.pid, here.start):
+        return owner.engine in _ENGINES
+    return process_start(owner.pid) in (owner.start, UNKNOWN)
+
+
+def forget_engine(owner: Owner) -> None:
+    """The engine is closed, though its process lives on."""
+    _ENGINES.discard(owner.engine)
 
 
 def process_start(pid: int) -> str | None:
@@ -56,15 +70,31 @@ def process_start(pid: int) -> str | None:
     if Path("/proc/self/stat").exists():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
-        except (FileNotFoundError, ProcessLookupError):
-            return None
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            # The processes of other users may be hidden; whether there is one can still be told.
+            return UNKNOWN if _exists(pid) else None
         # The name of the program is in brackets and may itself hold spaces and brackets.
         fields = stat.rpartition(")")[2].split()
         return None if fields[0] in ("Z", "X") else fields[19]
-    shown = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return shown.stdout.strip() or None
+    return _said("ps", "-o", "lstart=", "-p", str(pid)) or None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _said(*command: str) -> str:
+    # Times must read the same for whoever asks.
+    env = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 @cache
@@ -81,10 +111,7 @@ def _boot() -> str:
     path = Path("/proc/sys/kernel/random/boot_id")
     if path.is_file():
         return path.read_text("ascii").strip()
-    shown = subprocess.run(
-        ["sysctl", "-n", "kern.boottime"], capture_output=True, text=True, check=False
-    )
-    return shown.stdout.strip()
+    return _said("sysctl", "-n", "kern.bootsessionuuid")
 
 
 @cache

@@ -5,22 +5,24 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeAlias
 
 from kedge.domain import failures, wire
 from kedge.domain.clock import Clock
-from kedge.domain.errors import SessionBusy, StoreError
+from kedge.domain.errors import EngineClosed, SessionBusy, StoreError
 from kedge.domain.events import SessionRequest
 from kedge.domain.ids import IdMaker
 from kedge.domain.status import Idle, SessionStatus
 from kedge.engine.events import Event, EventLog
 from kedge.engine.keeping import LeaseKeeper
-from kedge.engine.owners import owner_lives, this_process
+from kedge.engine.owners import forget_engine, owner_lives, this_process
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
-from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, take_over
-from kedge.store.verbs.requests import add_request
+from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, run_of, take_over
+from kedge.store.verbs.requests import ask_to_stop
 
 _log = logging.getLogger(__name__)
 _PAGE = 500
@@ -28,6 +30,10 @@ _LOOK = 0.05
 """Seconds between two looks at a session that is to stop in another process."""
 
 INTERRUPTED = "The process that ran this session ended before it was finished"
+
+
+Stop: TypeAlias = Callable[[asyncio.Task[Any] | None], None]
+"""Ends a run; told the task that must not be cancelled for it, if there is one."""
 
 
 class Runs:
@@ -45,14 +51,19 @@ class Runs:
         self.owner = wire.encode(self._here)
         self.ttl = round(settings.lease_time * 1000)
         self._keeper = LeaseKeeper(store, self.owner, settings.lease_time)
-        self._stoppers: dict[str, Callable[[], None]] = {}
+        self._stoppers: dict[str, Stop] = {}
+        self._generations: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
+        """The newest run of each session that was asked to end before it knew which one it is."""
+        self._closed = False
+        self._was_blind = False
+        self._judges_expiry_from = 0.0
+        """Not before this time, because the others too need time to renew after an outage."""
         self._nothing_runs = asyncio.Event()
         self._nothing_runs.set()
         self._listener: asyncio.Task[None] | None = None
 
-    def alive_in(
-        self, session_id: str, stop: Callable[[], None] | None = None
-    ) -> Callable[[str, bool], bool]:
+    def alive_in(self, session_id: str, stop: Stop | None = None) -> Callable[[str, bool], bool]:
         """The judge of whether an owner of this session still runs it, other than the run of
         `stop`."""
 
@@ -60,12 +71,16 @@ class Runs:
             if owner == self.owner:
                 # A run of our own that could not give back its lease is over all the same.
                 return self._stoppers.get(session_id) not in (None, stop)
-            return owner_lives(owner, expired, self._here)
+            # Whoever was cut off itself cannot tell whether the others had time to renew.
+            judge = time.monotonic() >= self._judges_expiry_from
+            return owner_lives(owner, expired and judge, self._here)
 
         return is_alive
 
-    async def starting(self, session_id: str, stop: Callable[[], None]) -> None:
+    async def starting(self, session_id: str, stop: Stop) -> None:
         """A run is about to take its lease; `stop` is called when somebody wants it to end."""
+        if self._closed:
+            raise EngineClosed
         if session_id in self._stoppers:
             raise SessionBusy(session_id)
         self._stoppers[session_id] = stop
@@ -77,10 +92,18 @@ class Runs:
             raise
         self._keeper.start()
 
-    def ended(self, session_id: str, stop: Callable[[], None]) -> None:
+    def started(self, session_id: str, generation: int) -> None:
+        """The run has got its lease."""
+        self._generations[session_id] = generation
+        if self._asked.get(session_id) == generation:
+            self._stoppers[session_id](None)
+
+    def ended(self, session_id: str, stop: Stop) -> None:
         """The run is over, whether or not it got its lease."""
         if self._stoppers.get(session_id) == stop:
             del self._stoppers[session_id]
+            self._generations.pop(session_id, None)
+            self._asked.pop(session_id, None)
             if not self._stoppers:
                 self._nothing_runs.set()
 
@@ -100,42 +123,65 @@ class Runs:
         }
 
     async def stop(self, session_id: str) -> bool:
-        """Ask a run to stop, wherever it is, and wait; tells whether the session is idle now."""
+        """Ask the run of a session to end, wherever it is, and wait; tells whether it has ended."""
+        if isinstance(await self.status(session_id), Idle):
+            return True
+        asked = await self._store.write(partial(ask_to_stop, session_id, self._ids.request()))
         deadline = asyncio.get_running_loop().time() + self._settings.stop_patience
-        asked = False
-        while not isinstance(await self.status(session_id), Idle):
-            if not asked:
-                asked = True
-                request = partial(add_request, session_id, self._ids.request(), "abort")
-                await self._store.write(request)
+        while asked is not None and await self._runs(session_id, asked):
             if asyncio.get_running_loop().time() > deadline:
                 return False
             await asyncio.sleep(_LOOK)
         return True
 
+    async def _runs(self, session_id: str, generation: int) -> bool:
+        owner, expired, newest = await self._store.read(partial(run_of, session_id))
+        if owner is None or newest != generation:
+            return False
+        return self.alive_in(session_id)(owner, expired)
+
     async def recover(self) -> list[str]:
         """End the runs of processes that are gone; tells which sessions they were."""
         error = failures.aborted(INTERRUPTED)
         recovered = []
-        for lease in await self._held():
+        for lease in await self._seen_leases():
             is_alive = self.alive_in(lease.session_id)
             gone = not is_alive(lease.owner, lease.expired)
             if gone and await self._take_over(lease.session_id, is_alive, error):
                 recovered.append(lease.session_id)
         return recovered
 
-    async def close(self) -> None:
-        """Stop every run of this engine and wait until each has recorded that it was stopped."""
-        for stop in list(self._stoppers.values()):
-            stop()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.stop_patience):
-                await self._nothing_runs.wait()
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.gather(self._listener, return_exceptions=True)
-            await self._let_go()
-        await asyncio.to_thread(self._keeper.stop)
+    async def close(self, closer: asyncio.Task[Any] | None = None) -> None:
+        """Stop every run of this engine and wait until each has recorded that it was stopped.
+
+        Those of the closing task itself are cut off: it stands here and can record nothing.
+        """
+        self._closed = True
+        try:
+            for stop in list(self._stoppers.values()):
+                stop(closer)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.stop_patience):
+                    await self._nothing_runs.wait()
+            if self._listener is not None:
+                self._listener.cancel()
+                await asyncio.gather(self._listener, return_exceptions=True)
+                await self._let_go()
+        finally:
+            # What could not be given back is free all the same: nobody here runs it any more.
+            forget_engine(self._here)
+            await asyncio.to_thread(self._keeper.stop)
+
+    async def _seen_leases(self) -> list[LeaseState]:
+        try:
+            leases = await self._held()
+        except StoreError:
+            self._was_blind = True
+            raise
+        if self._was_blind:
+            self._was_blind = False
+            self._judges_expiry_from = time.monotonic() + self._settings.lease_time
+        return leases
 
     async def _take_over(
         self, session_id: str, is_alive: Callable[[str, bool], bool], error: failures.Failure
@@ -189,5 +235,10 @@ class Runs:
         if event.type != SessionRequest.type or event.session_id not in self._stoppers:
             return
         request = event.properties
-        if isinstance(request, SessionRequest) and request.kind == "abort":
-            self._stoppers[event.session_id]()
+        if not isinstance(request, SessionRequest) or request.generation is None:
+            return
+        running = self._generations.get(event.session_id)
+        if running is None:
+            self._asked[event.session_id] = request.generation
+        elif running == request.generation:
+            self._stoppers[event.session_id](None)

@@ -1,5 +1,6 @@
 """One session: read and change it, its messages, parts and todos; fork it, run turns in it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from kedge.domain.events import PartDelta
 from kedge.domain.ids import check_id
 from kedge.domain.messages import Message, MessageModel, MessageWithParts
 from kedge.domain.naming import fork_title, slug
-from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolCompleted, ToolPart
+from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.sessions import (
     CacheCount,
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from kedge.engine.turns import Turn
 
 NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, write=0))
+
+_FUTURE = 86_400_000
+"""How far ahead of this clock another one may be, in milliseconds."""
 
 LARGE_VALUE = 64 * 1024
 """Characters above which a value is stored beside the event loop and not on it."""
@@ -155,10 +159,9 @@ class Session:
         """Hide the session and its subtasks, stopping what runs; see `Sessions.restore`."""
         engine = self._engine
         await engine.store.read(partial(get_session, self.id))
-        for each in reversed(await engine.store.read(partial(session_tree, self.id))):
-            # Parents first, or they would go on to make children. What does not stop in time is
-            # cut off when the session goes.
-            await engine.runs.stop(each)
+        tree = await engine.store.read(partial(session_tree, self.id))
+        # What does not stop in time is cut off when the session goes.
+        await asyncio.gather(*(engine.runs.stop(each) for each in tree))
         now = engine.clock.now()
         await engine.store.write_bulk(partial(stop_and_delete, self.id, engine.runs.owner, now))
 
@@ -210,28 +213,31 @@ class Session:
             partial(
                 message_page,
                 self.id,
-                before=None if before is None else PageCursor.parse(before),
-                after=None if after is None else PageCursor.parse(after),
+                before=None if before is None else PageCursor.parse(before, self.id),
+                after=None if after is None else PageCursor.parse(after, self.id),
                 limit=check_limit(limit),
             )
         )
         return MessageList(
             [text.decoded() for text in page.messages],
-            str(page.older) if page.older else None,
-            str(page.newer) if page.newer else None,
+            page.older.text(self.id) if page.older else None,
+            page.newer.text(self.id) if page.newer else None,
         )
 
     async def message(self, id: str) -> MessageWithParts:
         """One message with its parts."""
         script = partial(get_message, self.id, check_id("msg", id))
-        return (await self._engine.store.read(script)).decoded()
+        return (await self._engine.store.scan(script)).decoded()
 
     async def put_message(self, message: Message) -> Message:
         """Store a message, new or changed; gives it back with the time it was created."""
         message = check_value(message, Message)
         self._check_mine(message.sessionID)
         check_id("msg", message.id)
-        return await self._engine.store.write(partial(put_message, message))
+        latest = self._engine.clock.now() + _FUTURE
+        if message.time.created > latest:
+            raise InvalidInput("time.created lies in the future", field="time")
+        return await self._engine.store.write_bulk(partial(put_message, message))
 
     async def remove_message(self, id: str) -> bool:
         """Remove a message and its parts; tells whether it was there."""
@@ -325,8 +331,10 @@ def is_large(part: Part) -> bool:
     match part:
         case TextPart(text=text) | ReasoningPart(text=text) | FilePart(url=text):
             return len(text) > LARGE_VALUE
-        case ToolPart(state=ToolCompleted(output=output)):
-            return len(output) > LARGE_VALUE
+        case ToolPart(state=state):
+            texts = [*state.input.values(), *(getattr(state, "metadata", None) or {}).values()]
+            texts.append(getattr(state, "output", getattr(state, "error", "")))
+            return sum(len(text) for text in texts if isinstance(text, str)) > LARGE_VALUE
         case _:
             return False
 

@@ -32,7 +32,7 @@ from kedge.store.verbs.places import (
     path_place,
     session_page,
 )
-from kedge.store.verbs.search import SearchHit, search, search_sessions, words_of
+from kedge.store.verbs.search import SearchHit, query_words, search, search_sessions
 from kedge.store.verbs.sessions import (
     create_session,
     deleted_sessions,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from kedge.engine.engine import Engine
 
 _FIRST_TIME = -(2**62)
+_SESSIONS, _FOUND, _HITS, _DELETED = "sessions", "found", "hits", "deleted"
+"""The lists of which there are pages, as their cursors name them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +163,11 @@ class Sessions:
         check_flag(roots, "roots")
         check_flag(archived, "archived")
         place = await self._place(directory, path, everywhere)
-        after = None if cursor is None else PageCursor.parse(cursor)
+        kind = _SESSIONS if search is None else _FOUND
+        after = None if cursor is None else PageCursor.parse(cursor, kind)
         find: Callable[..., Script[SessionPage]] = session_page
         if search is not None:
-            words = words_of(check_text(search, "search"))
+            words = query_words(check_text(search, "search"))
             if not words:
                 return SessionList([], None)
             await self._engine.upkeep.index()
@@ -174,7 +177,7 @@ class Sessions:
         )
         page = await self._engine.store.scan(script)
         handles = [Session(self._engine, info) for info in page.sessions]
-        return SessionList(handles, str(page.next) if page.next else None)
+        return SessionList(handles, page.next.text(kind) if page.next else None)
 
     async def search(
         self,
@@ -193,24 +196,27 @@ class Sessions:
         """
         check_limit(limit)
         place = await self._place(directory, path, everywhere)
-        after = None if cursor is None else PageCursor.parse(cursor)
-        wanted = words_of(check_text(words, "words"))
+        after = None if cursor is None else PageCursor.parse(cursor, _HITS)
+        wanted = query_words(check_text(words, "words"))
         if not wanted:
             return SearchResult([], None)
         await self._engine.upkeep.index()
         page = await self._engine.store.scan(
             partial(search, wanted, after=after, limit=limit, place=place)
         )
-        return SearchResult(page.hits, str(page.next) if page.next else None)
+        return SearchResult(page.hits, page.next.text(_HITS) if page.next else None)
 
     async def deleted(self, *, limit: int = 100, cursor: str | None = None) -> DeletedList:
         """Deleted sessions that can still be restored, longest deleted first."""
-        after = PageCursor(_FIRST_TIME, "") if cursor is None else PageCursor.parse(cursor)
+        after = (
+            PageCursor(_FIRST_TIME, "") if cursor is None else PageCursor.parse(cursor, _DELETED)
+        )
         script = partial(deleted_sessions, (after.at, after.id), check_limit(limit) + 1)
         found = await self._engine.store.scan(script)
         page = [DeletedSession(info, deleted) for info, deleted in found[:limit]]
         last = page[-1] if page and len(found) > limit else None
-        return DeletedList(page, str(PageCursor(last.time_deleted, last.info.id)) if last else None)
+        more = PageCursor(last.time_deleted, last.info.id).text(_DELETED) if last else None
+        return DeletedList(page, more)
 
     async def restore(self, id: str) -> Session:
         """Bring a deleted session back, with the subtasks that were deleted along with it."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from kedge.domain.errors import InvalidInput
 from kedge.engine.inputs import check_path
 
+_SHORTEST_LEASE = 0.1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -29,19 +31,33 @@ class Settings:
                 raise InvalidInput(f"the setting {name} must be a number", field=name)
             if not 0 <= value < math.inf:
                 raise InvalidInput(f"the setting {name} must not be negative", field=name)
-        if self.lease_time == 0:
-            raise InvalidInput("the setting lease_time must be more than zero", field="lease_time")
+        if self.lease_time < _SHORTEST_LEASE:
+            raise InvalidInput(
+                f"the setting lease_time must be at least {_SHORTEST_LEASE}", field="lease_time"
+            )
+        if self.queue_length != int(self.queue_length) or self.queue_length < 1:
+            raise InvalidInput(
+                "the setting queue_length must be a whole number from 1 on", field="queue_length"
+            )
 
 
 def data_folder(given: str | os.PathLike[str] | None) -> Path:
     """The data folder: as given, else `KEDGE_DATA_DIR`, else the user's data home."""
     if given is not None:
-        return check_path(given, "data_dir").expanduser().absolute()
+        return absolute(check_path(given, "data_dir"))
     if named := os.environ.get("KEDGE_DATA_DIR"):
-        return Path(named).expanduser().absolute()
+        return absolute(Path(named))
     home = os.environ.get("XDG_DATA_HOME")
     base = Path(home) if home and os.path.isabs(home) else Path.home() / ".local" / "share"
     return base / "kedge"
+
+
+def absolute(path: Path) -> Path:
+    """The path from the root on, with the home that `~` or `~name` stands for."""
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise InvalidInput(f"{path}: there is no such home; write the path out") from error
 
 
 def database_address(given: str | os.PathLike[str] | None) -> str | None:

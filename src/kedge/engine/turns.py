@@ -10,7 +10,7 @@ aborted it; whichever it is, nothing is left open behind it.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from kedge.domain import failures
-from kedge.domain.errors import InvalidInput, LeaseLost, TurnAborted
+from kedge.domain.errors import EngineClosed, InvalidInput, LeaseLost, TurnAborted
 from kedge.domain.ids import check_id
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import Part, TextPart
 from kedge.domain.sessions import ModelRef, SessionInfo
-from kedge.domain.status import Retry, SessionStatus
+from kedge.domain.status import Busy, Retry
 from kedge.engine.inputs import check_list, check_text, check_value
 from kedge.engine.session import Session, is_large
 from kedge.store.script import ScriptMaker
@@ -31,12 +31,16 @@ from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.leases import release_lease, set_status
 from kedge.store.verbs.sessions import touched
 from kedge.store.verbs.turns import begin_turn, fail_step
+from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.steps import Step
 
 T = TypeVar("T")
+
+CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""What ends a turn from outside, without anything having gone wrong in it."""
 
 NO_MODEL = MessageModel(providerID="kedge", modelID="none")
 """What a turn names as its model when it is not told one."""
@@ -73,9 +77,11 @@ class Turn:
         self._cancels_before = 0
         self._aborts = 0
         self._over = False
+        self._cut_off = False
         self._stopping = False
         """Whether an abort is just being recorded, so that another one changes nothing."""
-        self._recorded: BaseException | None = None
+        self._told: BaseException | None = None
+        self._writing = asyncio.Lock()
 
     async def __aenter__(self) -> "Turn":
         if self._task is not None:
@@ -118,6 +124,7 @@ class Turn:
                 now=self.engine.clock.now(),
             )
         )
+        runs.started(self.session.id, self._fence.generation)
 
     async def _leave(self, error: BaseException | None) -> None:
         self._over = True
@@ -126,6 +133,10 @@ class Turn:
             await to_the_end(self._end(error))
         except asyncio.CancelledError as cancelled:
             late = cancelled
+        except EngineClosed:
+            # The run was ended with its engine. Whoever believes that all went well must hear it.
+            if error is None:
+                raise
         finally:
             self.engine.runs.ended(self.session.id, self._stop)
             cancelled_by_others = self._forget_aborts()
@@ -143,7 +154,7 @@ class Turn:
                 await self.record(error)
         finally:
             # The handle learns what the turn did to the session: cost, agent, model.
-            self.session.info = await self._write(partial(release_lease, self.fence))
+            self.session.info = await self._write_anyway(partial(release_lease, self.fence))
 
     def _forget_aborts(self) -> bool:
         """Take back the cancellations that were aborts; tells whether there were any others."""
@@ -171,36 +182,52 @@ class Turn:
         """Say that the model request failed and is made again at the time `next`."""
         await self.set_status(Retry(attempt=attempt, message=message, next=next))
 
-    async def set_status(self, status: SessionStatus) -> None:
+    async def set_status(self, status: Busy | Retry) -> None:
         """Say what the session is doing while the turn runs."""
-        checked: SessionStatus = check_value(status, SessionStatus)
+        checked: Busy | Retry = check_value(status, Busy | Retry)
         await self._write(partial(set_status, self.fence, checked))
 
-    async def _write(self, script: ScriptMaker[T]) -> T:
-        return await self.engine.store.write(script)
+    async def _write(self, script: ScriptMaker[T], *, large: bool = False) -> T:
+        """Run a script of this turn: one after the other, in the order in which they were begun."""
+        if self._cut_off:
+            raise TurnAborted(self.session.id)
+        async with self._writing:
+            store = self.engine.store
+            return await (store.write_bulk if large else store.write)(script)
 
     async def record(self, error: BaseException) -> None:
-        """Close what is open, and say why; once for each error, however many blocks it leaves."""
-        if error is self._recorded or isinstance(error, LeaseLost):
+        """Close what is open, and say why: once, however many blocks the error leaves."""
+        if isinstance(error, LeaseLost):
             return
-        self._recorded = error
         script = partial(
             fail_step,
             self.session.id,
             failure_of(error, self._aborts > 0),
             fence=self.fence,
             now=self.engine.clock.now(),
+            tell=error is not self._told,
         )
+        self._told = error
         self._stopping = self._aborts > 0 and isinstance(error, asyncio.CancelledError)
         try:
-            await to_the_end(self._write(script))
+            await to_the_end(self._write_anyway(script))
         finally:
             self._stopping = False
 
-    def _stop(self) -> None:
-        if self._task is not None and not self._over and not self._stopping:
-            self._aborts += 1
-            self._task.cancel()
+    async def _write_anyway(self, script: ScriptMaker[T]) -> T:
+        async with self._writing:
+            return await self.engine.store.write(script)
+
+    def _stop(self, closer: asyncio.Task[Any] | None) -> None:
+        if self._task is None or self._over or self._stopping:
+            return
+        if self._task.done() or self._task is closer:
+            # Nobody is there to be cancelled: the run is over, and whoever writes next hears of it.
+            self._cut_off = True
+            self.engine.runs.ended(self.session.id, self._stop)
+            return
+        self._aborts += 1
+        self._task.cancel()
 
     def _prompted(self, info: SessionInfo) -> SessionInfo:
         model = ModelRef(
@@ -213,7 +240,10 @@ class Turn:
         home: dict[str, Any] = {"sessionID": self.session.id, "messageID": self.message.id}
         if isinstance(prompt, str):
             return [TextPart(id=self.engine.ids.part(), text=prompt, **home)]
-        return [self._prompt_part(part, home) for part in check_list(prompt, "prompt")]
+        parts = [self._prompt_part(part, home) for part in check_list(prompt, "prompt")]
+        if len({part.id for part in parts}) < len(parts):
+            raise InvalidInput("two parts of the prompt have the same id", field="prompt")
+        return parts
 
     def _prompt_part(self, part: object, home: dict[str, Any]) -> Part:
         if isinstance(part, dict):
@@ -223,24 +253,12 @@ class Turn:
         return msgspec.structs.replace(given, **home)
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that must not be left half done; a cancellation is heard only afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from task.exception()
-    return task.result()
-
-
 def failure_of(error: BaseException, aborted: bool) -> failures.Failure:
     """What went wrong in a turn, as clients are told."""
-    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
-        return failures.aborted("Aborted" if aborted else "The turn was cancelled")
+    if aborted:
+        return failures.aborted("Aborted")
+    if isinstance(error, CUT_OFF):
+        return failures.aborted("The turn was cancelled")
     return failures.unknown(message_of(error))
 
 

@@ -11,15 +11,19 @@ from functools import partial
 from typing import Any
 
 from kedge.domain.clock import Clock
-from kedge.domain.errors import KedgeError
+from kedge.domain.errors import KedgeError, StoreError
 from kedge.engine.runs import Runs
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
+from kedge.store.script import ScriptMaker
 from kedge.store.verbs.retention import (
-    begin_compaction,
     compact_session,
+    due_compaction,
     expired_sessions,
+    finish_compaction,
     purge_session,
+    settle_fork,
+    unsettled_forks,
 )
 from kedge.store.verbs.search import index_events, index_is_behind
 
@@ -28,8 +32,9 @@ _INDEX_BATCH = 200
 _INDEX_EVERY = 1.0
 _RECOVER_EVERY = 5.0
 _TIDY_EVERY = 3600.0
+_FIRST_TIDY = 1.0
 _COMPACT_EVERY = 86400.0
-_PURGE_BATCH = 20
+_PURGED_AT_ONCE = 1000
 
 
 class Upkeep:
@@ -47,7 +52,7 @@ class Upkeep:
         self._tasks = [
             asyncio.create_task(_every(_INDEX_EVERY, self.index)),
             asyncio.create_task(_every(_RECOVER_EVERY, self.recover)),
-            asyncio.create_task(_every(_TIDY_EVERY, self.tidy)),
+            asyncio.create_task(_every(_TIDY_EVERY, self.tidy, first=_FIRST_TIDY)),
         ]
         for task in self._tasks:
             task.add_done_callback(_complain)
@@ -78,19 +83,33 @@ class Upkeep:
         """Remove for good what was deleted longer ago than the retention time; tells how many."""
         before = self._clock.now() - round(self._settings.retention * 1000)
         purged = 0
-        while ids := await self._store.scan(partial(expired_sessions, before, _PURGE_BATCH)):
-            for id in ids:
-                purged += await self._store.write_bulk(partial(purge_session, id, before))
+        for id in await self._store.scan(partial(expired_sessions, before, _PURGED_AT_ONCE)):
+            purged += await self._each(id, partial(purge_session, id, before))
         return purged
 
     async def compact(self, *, every: float = 0.0) -> int:
         """Drop events that later ones made pointless, but none since the last time this ran."""
-        begin = partial(begin_compaction, self._clock.now(), round(every * 1000))
-        due = await self._store.write_bulk(begin)
+        now = self._clock.now()
+        due = await self._store.scan(partial(due_compaction, now, round(every * 1000)))
+        if due is None:
+            return 0
         dropped = 0
-        for session_id in due.sessions:
-            dropped += await self._store.write_bulk(partial(compact_session, session_id, due.until))
+        for id in due.sessions:
+            dropped += await self._each(id, partial(compact_session, id, due.until))
+        await self._store.write(partial(finish_compaction, due, now))
         return dropped
+
+    async def _each(self, session_id: str, script: ScriptMaker[int]) -> int:
+        """Do it for one session, after settling its forks; a failure stops no other."""
+        try:
+            for fork in await self._store.scan(partial(unsettled_forks, session_id)):
+                pos: int | None = 0
+                while pos is not None:
+                    pos = await self._store.write_bulk(partial(settle_fork, fork, pos))
+            return await self._store.write_bulk(script)
+        except StoreError as error:
+            _log.warning("upkeep of session %s failed: %s", session_id, error)
+            return 0
 
 
 def _complain(task: asyncio.Task[None]) -> None:
@@ -98,9 +117,13 @@ def _complain(task: asyncio.Task[None]) -> None:
         _log.error("background work ended", exc_info=task.exception())
 
 
-async def _every(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _every(
+    seconds: float, work: Callable[[], Coroutine[Any, Any, None]], *, first: float | None = None
+) -> None:
+    pause = seconds if first is None else first
     while True:
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(pause)
+        pause = seconds
         try:
             await work()
         except KedgeError as error:

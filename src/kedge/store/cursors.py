@@ -39,13 +39,14 @@ class PageCursor:
     at: int
     id: str
 
-    def __str__(self) -> str:
-        raw = wire.encode({"id": self.id, "at": self.at}).encode()
+    def text(self, list: str) -> str:
+        """The cursor as callers get it; good for this list only."""
+        raw = wire.encode({"id": self.id, "at": self.at, "of": list}).encode()
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
     @classmethod
-    def parse(cls, text: object) -> "PageCursor":
-        """Read a cursor a caller handed back."""
+    def parse(cls, text: object, list: str) -> "PageCursor":
+        """Read a cursor of a list that a caller handed back."""
         if not isinstance(text, str) or len(text) > 512 or not text.isascii():
             raise InvalidCursor(f"not a page cursor: {_shown(text)}")
         try:
@@ -56,6 +57,8 @@ class PageCursor:
         at, id = found.get("at"), found.get("id")
         if type(at) is not int or abs(at) > _MAX_INT or not isinstance(id, str) or "\0" in id:
             raise InvalidCursor(f"not a page cursor: {_shown(text)}")
+        if found.get("of") != list:
+            raise InvalidCursor(f"a cursor of another list: {_shown(text)}")
         return cls(at, id)
 
 

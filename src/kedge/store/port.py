@@ -49,8 +49,11 @@ class Store(Protocol):
         """Run a reading script that may take long, on one consistent state."""
 
     async def write(self, script: ScriptMaker[T], /) -> T:
-        """Run a small script as one transaction. Returns when a killed process no longer loses
-        it."""
+        """Run a small script as one transaction. Returns when a killed process no longer loses it.
+
+        A caller that is cancelled stays until the transaction has ended: what it does next comes
+        after it.
+        """
 
     async def write_bulk(self, script: ScriptMaker[T], /) -> T:
         """Like `write`, for scripts that touch many rows or large values."""

@@ -25,9 +25,10 @@ from kedge.store.postgres.migrating import migrate
 from kedge.store.postgres.transactions import commit, read_on, run_on, scan_on, write_on
 from kedge.store.script import Emit, ScriptMaker, T
 
-_CONNECTIONS = 8
-_SCANS = 4
-"""Long reads leave connections for everything else."""
+_CONNECTIONS = 10
+_SCANS = 3
+_WRITES = 6
+"""Long reads, and writes that wait for a lock, leave connections for everything else."""
 _ATTEMPTS = 6
 _LOOK = 1.0
 """Seconds without a connection after which a caller looks whether the server is there at all."""
@@ -55,6 +56,7 @@ class Database:
             name="kedge",
         )
         self._scans = asyncio.Semaphore(_SCANS)
+        self._writes = asyncio.Semaphore(_WRITES)
         self._in_order = asyncio.Lock()
         self._blocking: Connection | None = None
         self._blocking_lock = threading.Lock()
@@ -92,7 +94,7 @@ class Database:
                 on_commit(await commit(connection, events, self._ids, self.address.location))
 
         async def attempt() -> T:
-            async with self.connection() as connection:
+            async with self._writes, self.connection() as connection:
                 return await write_on(connection, script, durable=durable, finish=finish)
 
         return await self._persist(attempt)

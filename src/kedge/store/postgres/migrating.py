@@ -21,11 +21,6 @@ async def migrate(address: Address) -> str:
         connection = await address.connect()
         async with connection:
             return await _migrate(connection, address.location)
-    except psycopg.errors.DuplicateTable as error:
-        raise StoreCorrupt(
-            f"{address.location} holds another program's tables; give kedge a database or a"
-            " schema of its own"
-        ) from error
     except psycopg.Error as error:
         raise translated(error, address.location) from error
 
@@ -38,6 +33,8 @@ async def _migrate(connection: AsyncConnection, location: str) -> str:
             # Somebody else may have migrated while this process waited: look again.
             await connection.execute(_LOCK)
             version = await _version(connection, location, len(migrations))
+            if version == 0:
+                await _check_empty(connection, location)
             for script in migrations[version:]:
                 await connection.execute(script.encode())
             await _finish(connection, version, len(migrations))
@@ -47,6 +44,15 @@ async def _migrate(connection: AsyncConnection, location: str) -> str:
     if found is None:
         raise StoreCorrupt(f"{location} has lost its epoch; restore a backup")
     return str(found[0])
+
+
+async def _check_empty(connection: AsyncConnection, location: str) -> None:
+    tables = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() LIMIT 1"
+    if await (await connection.execute(tables)).fetchone() is not None:
+        raise StoreCorrupt(
+            f"{location} holds another program's tables; give kedge a database or a schema of its"
+            " own"
+        )
 
 
 async def _check_place(connection: AsyncConnection, location: str) -> None:

@@ -12,6 +12,7 @@ from kedge.domain.errors import EngineClosed, StoreUnavailable
 from kedge.domain.ids import IdMaker
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
 from kedge.store.script import ScriptMaker, T
+from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
     from kedge.store.postgres.database import Database
@@ -110,7 +111,7 @@ class PostgresStore:
         if self._closed:
             work.close()
             raise EngineClosed
-        return await asyncio.shield(self._begin(work))
+        return await to_the_end(self._begin(work))
 
     def _stop_listening(self) -> None:
         if self._listener is not None:

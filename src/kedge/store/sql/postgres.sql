@@ -26,7 +26,7 @@ FOR UPDATE
 SELECT s.project_id, s.directory, m.pos, NULL
 FROM session s JOIN message m ON m.session_id = s.id AND m.id = :message_id
 WHERE s.id = :session_id AND s.time_deleted IS NULL
-FOR SHARE OF s, m
+FOR UPDATE OF s FOR SHARE OF m
 
 -- name: part_home_fenced
 SELECT s.project_id, s.directory, m.pos, CASE WHEN l.owner IS NULL THEN NULL ELSE l.generation END
@@ -34,7 +34,12 @@ FROM session s
 JOIN message m ON m.session_id = s.id AND m.id = :message_id
 JOIN lease l ON l.session_id = s.id
 WHERE s.id = :session_id AND s.time_deleted IS NULL
-FOR SHARE OF s, m, l
+FOR UPDATE OF s FOR SHARE OF m, l
+
+-- name: lease_owned
+SELECT l.session_id, l.owner, l.time_expires, l.status, l.time_status, s.directory, s.project_id
+FROM lease l JOIN session s ON s.id = l.session_id
+WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
 
 -- name: lease_lock
 SELECT generation, owner, time_expires, status FROM lease WHERE session_id = :session_id FOR UPDATE

@@ -31,14 +31,22 @@ UPDATE project_alias SET project_id = :to_project WHERE project_id = :from_proje
 SELECT alias FROM project_alias WHERE project_id = :project_id ORDER BY alias
 
 -- name: worktree_get
-SELECT project_id FROM worktree WHERE path = :path
+SELECT project_id, fingerprint, identity FROM worktree WHERE path = :path
 
 -- name: worktree_put
-INSERT INTO worktree (path, project_id, time_seen) VALUES (:path, :project_id, :now)
-ON CONFLICT (path) DO UPDATE SET project_id = excluded.project_id, time_seen = excluded.time_seen
+INSERT INTO worktree (path, project_id, fingerprint, identity, time_seen)
+VALUES (:path, :project_id, :fingerprint, :identity, :now)
+ON CONFLICT (path) DO UPDATE SET project_id = excluded.project_id, fingerprint = excluded.fingerprint,
+    identity = excluded.identity, time_seen = excluded.time_seen
 
 -- name: worktree_list
 SELECT path FROM worktree WHERE project_id = :project_id ORDER BY path
+
+-- name: session_of_directory
+SELECT id FROM session WHERE directory = :directory AND worktree <> :worktree LIMIT :limit
+
+-- name: session_set_worktree
+UPDATE session SET worktree = :worktree WHERE id = :id
 
 -- name: session_of_worktree
 SELECT id FROM session WHERE worktree = :worktree AND project_id = :project_id
@@ -172,11 +180,6 @@ INSERT INTO todo (session_id, version, message_id, pos, time_created, data)
 VALUES (:session_id, :version, :message_id, :pos, :now, :data)
 
 -- ---- leases and requests
-
--- name: lease_owned
-SELECT l.session_id, l.owner, l.time_expires, l.status, l.time_status, s.directory, s.project_id
-FROM lease l JOIN session s ON s.id = l.session_id
-WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
 
 -- name: lease_take
 INSERT INTO lease (session_id, generation, owner, time_acquired, time_expires, status, time_status)

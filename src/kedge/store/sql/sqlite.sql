@@ -24,6 +24,11 @@ JOIN message m ON m.session_id = s.id AND m.id = :message_id
 JOIN lease l ON l.session_id = s.id
 WHERE s.id = :session_id AND s.time_deleted IS NULL
 
+-- name: lease_owned
+SELECT l.session_id, l.owner, l.time_expires, l.status, l.time_status, s.directory, s.project_id
+FROM lease l INDEXED BY lease_held JOIN session s ON s.id = l.session_id
+WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
+
 -- name: lease_lock
 SELECT generation, owner, time_expires, status FROM lease WHERE session_id = :session_id
 

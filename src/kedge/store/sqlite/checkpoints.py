@@ -4,6 +4,7 @@ the disk."""
 import logging
 import os
 import sqlite3
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 from kedge.store.sqlite.connection import WAL_LIMIT, connect
 
 _log = logging.getLogger(__name__)
-_TRIES = 3
-_FIRST_TRY = 10
-_LONGEST_TRY = 500
-"""Milliseconds of one try to start the log afresh, when it is small and when it is large."""
+_PRESSING = 4
+"""Times its limit that the log may grow before writers stand back."""
+_STAND_BACK = 5.0
+_SHORT_TRY = 0.01
+_LONG_TRY = 0.5
+"""Seconds of one try to start the log afresh: at first, and when it presses."""
 
 
 class Checkpoints:
@@ -25,15 +28,34 @@ class Checkpoints:
         self._log_path = f"{path}-wal"
         self._connection = connect(path, wait=0)
         self._thread = ThreadPoolExecutor(1, "kedge-sqlite-checkpoints")
+        self._lock = threading.Lock()
         self._running = False
         self._restart_above = 2 * WAL_LIMIT
+        self._nothing_presses = threading.Event()
+        self._nothing_presses.set()
 
     def look(self) -> None:
         """See whether the log has grown too long, and if so do something about it, not waiting for
         it."""
-        if not self._running and self._size() > WAL_LIMIT:
+        size = self._size()
+        if size <= WAL_LIMIT:
+            return
+        with self._lock:
+            if size > _PRESSING * WAL_LIMIT:
+                self._nothing_presses.clear()
+            if self._running:
+                return
             self._running = True
-            self._thread.submit(self._checkpoint)
+        self._thread.submit(self._checkpoint)
+
+    @property
+    def presses(self) -> bool:
+        """Whether the log is so long that writers should stand back until it was started afresh."""
+        return not self._nothing_presses.is_set()
+
+    def let_pass(self) -> None:
+        """Stand back for a moment if need be; called by a thread that is about to write."""
+        self._nothing_presses.wait(_STAND_BACK)
 
     def close(self) -> None:
         """Finish what was begun."""
@@ -49,7 +71,7 @@ class Checkpoints:
     def _checkpoint(self) -> None:
         try:
             size = self._size()
-            if size > self._restart_above:
+            if size > min(self._restart_above, _PRESSING * WAL_LIMIT):
                 done = self._restart(size)
                 self._restart_above = 2 * WAL_LIMIT if done else size + WAL_LIMIT
             else:
@@ -59,26 +81,30 @@ class Checkpoints:
             # Nothing is lost: the log only stays longer, and the next look tries again.
             _log.warning("checkpoint of %s failed: %s", self._path, error)
         finally:
-            self._running = False
+            with self._lock:
+                self._nothing_presses.set()
+                self._running = False
 
     def _restart(self, size: int) -> bool:
         """Start the log afresh; under constant use it never empties by itself.
 
-        Writers wait while the readers of the moment finish. So the tries are short at first, longer
-        as the log grows, and between them the others get their turn.
+        Writers wait while the readers of the moment finish. So the tries are short and few, until
+        the log presses: then the writers of this process stand back, also for another process that
+        is at it, and the log is cut off.
         """
-        # Cut off only when it is far too long: writing over a file is cheaper than making it grow.
-        mode = "RESTART" if size < 4 * WAL_LIMIT else "TRUNCATE"
-        patience = min(_LONGEST_TRY, _FIRST_TRY * size // (2 * WAL_LIMIT))
-        self._connection.execute(f"PRAGMA busy_timeout = {patience}")
+        # Else it is kept: writing over a file is cheaper than making it grow.
+        presses = size > _PRESSING * WAL_LIMIT
+        mode, pause = ("TRUNCATE", _LONG_TRY) if presses else ("RESTART", _SHORT_TRY)
+        deadline = time.monotonic() + 3 * pause
+        self._connection.execute(f"PRAGMA busy_timeout = {round(pause * 1000)}")
         try:
-            for _ in range(_TRIES):
+            while True:
                 found = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
                 busy, pages, _ = found
-                if not busy or pages < 0:
-                    # Done, or somebody else is at it.
+                if not busy or (pages < 0 and not presses):
                     return True
-                time.sleep(patience / 1000)
-            return False
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_SHORT_TRY)
         finally:
             self._connection.execute("PRAGMA busy_timeout = 0")

@@ -1,6 +1,7 @@
 """Opens SQLite connections the way kedge wants them, and gives up the wait for a lock only after
 long."""
 
+import errno
 import os
 import sqlite3
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from kedge.store.sqlite.failures import is_busy, translated
+from kedge.store.sqlite.failures import is_busy, read_only, translated
 
 PATIENCE = 60.0
 """Seconds a caller waits for a lock of another process before it gets an error."""
@@ -60,6 +61,8 @@ def create_file(path: Path) -> None:
         except FileExistsError:
             return
         except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise read_only(path) from error
             failure = sqlite3.OperationalError(str(error))
             failure.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
             raise translated(failure, path) from error

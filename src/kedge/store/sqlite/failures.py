@@ -40,7 +40,7 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
             # Python's own error; what is stored was text once. The damaged text is not repeated.
             return _damaged(path, "text that is not UTF-8")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return _read_only(path)
+            return read_only(path)
         case sqlite3.SQLITE_CANTOPEN:
             return _cannot_open(path, error)
         case sqlite3.SQLITE_TOOBIG:
@@ -62,7 +62,7 @@ def _cannot_open(path: Path, error: sqlite3.Error) -> KedgeError:
     if not path.parent.is_dir():
         return StoreUnavailable(f"the folder {path.parent} does not exist; make it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        return _read_only(path)
+        return read_only(path)
     if _free_space(path) < _LITTLE_SPACE:
         return _full(path)
     return StoreUnavailable(f"{path} cannot be opened: {error}")
@@ -79,7 +79,8 @@ def _full(path: Path) -> StoreFull:
     return StoreFull(f"the disk that holds {path} is full; nothing was stored; make room and retry")
 
 
-def _read_only(path: Path) -> StoreReadOnly:
+def read_only(path: Path) -> StoreReadOnly:
+    """The error for a file or folder that cannot be written."""
     return StoreReadOnly(
         f"{path} cannot be written; make it and its folder writable, or choose another data folder"
     )

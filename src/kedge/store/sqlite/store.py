@@ -29,6 +29,7 @@ from kedge.store.sqlite.connection import connect, create_file, patiently
 from kedge.store.sqlite.failures import is_busy, translated
 from kedge.store.sqlite.filesystem import refuse_network
 from kedge.store.sqlite.migrate import migrate
+from kedge.store.waiting import to_the_end
 
 _log = logging.getLogger(__name__)
 
@@ -71,9 +72,11 @@ class SqliteStore:
         """Open the file, creating or migrating it first if need be."""
 
         def prepare() -> "SqliteStore":
-            refuse_network(path.parent)
-            create_file(path)
-            return cls(path, migrate(path), ids)
+            # SQLite keeps its log beside the file itself, not beside a link to it.
+            file = path.resolve()
+            refuse_network(file.parent)
+            create_file(file)
+            return cls(file, migrate(file), ids)
 
         return await asyncio.to_thread(prepare)
 
@@ -95,7 +98,7 @@ class SqliteStore:
     async def write(self, script: ScriptMaker[T], /) -> T:
         await self._take_turns()
         self._check_open()
-        if self._waiting:
+        if self._waiting or self._checkpoints.presses:
             # First come, first served: a stream of small writes would starve a large one.
             return await self.write_bulk(script)
         try:
@@ -170,8 +173,7 @@ class SqliteStore:
         work = functools.partial(self._work, script, synchronous)
         working = loop.run_in_executor(self._worker, work)
         working.add_done_callback(self._worked)
-        # Whoever gives up waiting does not undo the commit, so it is told of all the same.
-        result, _ = await asyncio.shield(working)
+        result, _ = await to_the_end(working)
         return result
 
     def _worked(self, working: "asyncio.Future[tuple[T, list[StoredEvent]]]") -> None:
@@ -181,6 +183,8 @@ class SqliteStore:
 
     def _work(self, script: ScriptMaker[T], synchronous: str) -> tuple[T, list[StoredEvent]]:
         connection = self._worker_connection
+
+        self._checkpoints.let_pass()
 
         def work() -> tuple[T, list[StoredEvent]]:
             connection.execute(f"PRAGMA synchronous = {synchronous}")

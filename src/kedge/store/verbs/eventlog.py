@@ -6,7 +6,7 @@ from kedge.store.port import StoredEvent
 from kedge.store.script import Script, batch, row, rows
 
 PAGE = 256
-_BIT = 32
+_FIRST_BIT = 4
 _PAGE_CHARACTERS = 4 * 1024 * 1024
 
 
@@ -41,7 +41,8 @@ def _page(query: str, seq: int, limit: int, **args: object) -> Script[list[Store
     found: list[StoredEvent] = []
     size = 0
     while len(found) < limit and size < _PAGE_CHARACTERS:
-        wanted = min(_BIT, limit - len(found))
+        fitting = (_PAGE_CHARACTERS - size) * len(found) // max(size, 1) if found else _FIRST_BIT
+        wanted = min(max(fitting, 1), limit - len(found))
         bit = yield from rows(query, seq=seq, limit=wanted, **args)
         found += [StoredEvent(*each) for each in bit]
         if len(bit) < wanted:

@@ -162,6 +162,13 @@ def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
     return found[1], found[2] <= now, status
 
 
+def run_of(session_id: str) -> Script[tuple[str | None, bool, int]]:
+    """Owner of a session's run, whether its lease has expired, and which run it is."""
+    now = yield from clock()
+    found = yield from row("lease_get", session_id=session_id)
+    return (found[1], found[2] <= now, found[0]) if found else (None, False, 0)
+
+
 def clock() -> Script[int]:
     """The database's own clock: the only one that processes on several machines share."""
     found = yield from row("clock")

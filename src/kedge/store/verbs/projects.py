@@ -4,6 +4,8 @@ The folder decides first: a known folder keeps its sessions in one list whatever
 history.
 """
 
+from dataclasses import dataclass
+
 import msgspec
 
 from kedge.domain import wire
@@ -14,32 +16,56 @@ from kedge.store.script import Emit, Script, row, rows, run
 from kedge.store.verbs.sessions import move_worktree_sessions
 
 
-def place_worktree(path: str, identity: str, vcs: str | None, now: int) -> Script[Project]:
+@dataclass(frozen=True, slots=True)
+class KnownWorktree:
+    """What was found out about a worktree when it was last looked at."""
+
+    project_id: str
+    fingerprint: str
+    identity: str
+
+
+def place_worktree(
+    path: str,
+    identity: str,
+    vcs: str | None,
+    now: int,
+    *,
+    fingerprint: str = "",
+    related: bool = True,
+) -> Script[Project]:
     """The project of a worktree, given who it says it is now.
 
-    An identity that nobody has yet becomes another name of the folder's project. If the identity is
-    that of another project, the folder and its sessions move there, and a project that has no
-    folder left hands on its names.
+    An identity that nobody has yet becomes another name of the folder's project if it is `related`
+    to the one before, as when history was rewritten; else another repository has taken the place.
+    If the identity is that of another project, the folder and its sessions move there, and a
+    related project that has no folder left hands on its names.
     """
     yield from row("project_lock")
     known = yield from row("worktree_get", path=path)
     named = yield from row("project_by_alias", alias=identity)
-    if known is None:
-        id = named[0] if named else identity
-    elif named is None or named[0] == known[0]:
+    home = {"path": path, "fingerprint": fingerprint, "identity": identity, "now": now}
+    id = named[0] if named else identity
+    if known is not None and named is None and related:
         id = known[0]
-    else:
-        id = named[0]
-        yield from _move(path, known[0], id, now)
+    elif known is not None and known[0] != id:
+        yield from run("worktree_put", project_id=id, **home)
+        yield from _move(path, known[0], id, related)
     yield from run("alias_add", alias=identity, project_id=id)
-    yield from run("worktree_put", path=path, project_id=id, now=now)
+    yield from run("worktree_put", project_id=id, **home)
     return (yield from _record(id, path, vcs, now))
+
+
+def known_worktree(path: str) -> Script[KnownWorktree | None]:
+    """What is known of a worktree."""
+    found = yield from row("worktree_get", path=path)
+    return KnownWorktree(*found) if found else None
 
 
 def project_of(worktree: str) -> Script[Project | None]:
     """The project a worktree is known to belong to."""
-    found = yield from row("worktree_get", path=worktree)
-    return (yield from get_project(found[0])) if found else None
+    known = yield from known_worktree(worktree)
+    return None if known is None else (yield from get_project(known.project_id))
 
 
 def get_project(id: str) -> Script[Project]:
@@ -61,16 +87,16 @@ def project_aliases(id: str) -> Script[list[str]]:
     return [alias for (alias,) in (yield from rows("alias_list", project_id=id))]
 
 
-def _move(path: str, from_project: str, to_project: str, now: int) -> Script[None]:
-    # First the folder, which locks it: sessions made until then are seen, later ones see the move.
-    yield from run("worktree_put", path=path, project_id=to_project, now=now)
+def _move(path: str, from_project: str, to_project: str, related: bool) -> Script[None]:
+    # The folder has moved already, and so is locked: sessions made until then are seen here, later
+    # ones see the move.
     yield from move_worktree_sessions(path, from_project, to_project)
     left = yield from rows("worktree_list", project_id=from_project)
-    if not left:
+    if left:
+        old = yield from get_project(from_project)
+        yield from _save(_with_worktrees(old, [path for (path,) in left]))
+    elif related:
         yield from run("alias_hand_on", from_project=from_project, to_project=to_project)
-        return
-    old = yield from get_project(from_project)
-    yield from _save(_with_worktrees(old, [path for (path,) in left]))
 
 
 def _record(id: str, path: str, vcs: str | None, now: int) -> Script[Project]:

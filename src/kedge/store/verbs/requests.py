@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kedge.domain.events import SessionRequest
-from kedge.store.script import Script, rows, run
+from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.leases import clock
 from kedge.store.verbs.sessions import about, lock_session
 
@@ -17,12 +17,25 @@ class Request:
     data: str
 
 
-def add_request(session_id: str, id: str, kind: str, data: str = "{}") -> Script[None]:
+def ask_to_stop(session_id: str, id: str) -> Script[int | None]:
+    """Ask the run of a session to end; gives its generation, or None if there is none."""
+    yield from lock_session(session_id)
+    held = yield from row("lease_lock", session_id=session_id)
+    if held is None or held[1] is None:
+        return None
+    yield from add_request(session_id, id, "abort", generation=held[0])
+    return int(held[0])
+
+
+def add_request(
+    session_id: str, id: str, kind: str, data: str = "{}", *, generation: int | None = None
+) -> Script[None]:
     """Leave a request where the owner of the session's lease finds it."""
     info = (yield from lock_session(session_id)).info
     now = yield from clock()
     yield from run("request_add", id=id, session_id=session_id, kind=kind, data=data, now=now)
-    yield about(info, SessionRequest(sessionID=session_id, requestID=id, kind=kind), "")
+    event = SessionRequest(sessionID=session_id, requestID=id, kind=kind, generation=generation)
+    yield about(info, event, "")
 
 
 def open_requests(session_id: str) -> Script[list[Request]]:

@@ -8,15 +8,17 @@ import msgspec
 from kedge.domain import wire
 from kedge.domain.events import MessageUpdated, PartUpdated, SessionCreated, frame, read_frame
 from kedge.domain.messages import Message
+from kedge.domain.sessions import SessionInfo
 from kedge.domain.values import Value
 from kedge.store.rows import join_message
-from kedge.store.script import Script, row, rows, run
+from kedge.store.script import Row, Script, row, rows, run
 from kedge.store.verbs.eventlog import compact_session_events, log_head
 from kedge.store.verbs.parts import decode_part
 from kedge.store.verbs.search import COPIED, forget_session
 from kedge.store.verbs.sessions import about, lock_session
 
 _ROUND = "compaction"
+_SETTLED_AT_ONCE = 50
 _PURGED = (
     "purge_part",
     "purge_message",
@@ -43,6 +45,8 @@ def purge_session(id: str, before: int) -> Script[bool]:
 
     Tells whether it was removed: somebody may have restored it in the meantime.
     """
+    if (yield from row("session_lock", id=id)) is None:
+        return False
     locked = yield from lock_session(id)
     if locked.time_deleted is None or locked.time_deleted > before:
         return False
@@ -61,20 +65,27 @@ class Compaction:
 
     sessions: list[str]
     until: int
+    head: int
 
 
-def begin_compaction(now: int, every: int) -> Script[Compaction]:
-    """Start a round, unless the last one is too recent; it reaches as far as the log did at the
-    last one."""
+def due_compaction(now: int, every: int) -> Script[Compaction | None]:
+    """What there is to compact, unless the last round was too recent.
+
+    A round reaches as far as the log did at the last one: what is newer may still be wanted.
+    """
     found = yield from row("meta_get", key=_ROUND)
     last = wire.decode(found[0], _Round) if found else _Round(time=0, head=0, done=0)
     if found and now - last.time < every:
-        return Compaction([], 0)
+        return None
     head = yield from log_head()
-    following = _Round(time=now, head=head, done=last.head)
-    yield from run("meta_set", key=_ROUND, value=wire.encode(following))
     sessions = yield from rows("event_sessions", seq=last.done, until=last.head)
-    return Compaction([id for (id,) in sessions], last.head)
+    return Compaction([id for (id,) in sessions], last.head, head)
+
+
+def finish_compaction(done: Compaction, now: int) -> Script[None]:
+    """Remember how far a round came, so that the next one goes on there."""
+    following = _Round(time=now, head=done.head, done=done.until)
+    yield from run("meta_set", key=_ROUND, value=wire.encode(following))
 
 
 class _Round(Value, frozen=True, kw_only=True):
@@ -96,30 +107,64 @@ def settle_forks(origin: str) -> Script[None]:
 
     Until then a fork's one event says how to make the copies from what the origin was at that time.
     """
-    for (fork,) in (yield from rows("session_all_forks", id=origin)):
-        found = yield from row("event_of_copy", session_id=fork)
-        if found is None:
-            continue
-        seq, payload = found
-        id, properties = read_frame(payload)
-        if isinstance(properties, SessionCreated) and properties.copy and properties.copy.messages:
-            yield from settle_forks(fork)
-            yield from _announce_copies(fork)
-            settled = msgspec.structs.replace(properties.copy, messages=0, parts=0)
-            created = msgspec.structs.replace(properties, copy=settled)
-            yield from run("event_rewrite", seq=seq, payload=frame(id, created))
+    forks = yield from unsettled_forks(origin)
+    for fork in forks:
+        pos: int | None = 0
+        while pos is not None:
+            pos = yield from settle_fork(fork, pos)
 
 
-def _announce_copies(fork: str) -> Script[None]:
+def unsettled_forks(origin: str) -> Script[list[str]]:
+    """The forks of a session, and theirs, that the log can only copy; those of forks first."""
+    found: list[str] = []
+    walked = [origin]
+    for each in walked:  # It grows while it is walked.
+        for (fork,) in (yield from rows("session_all_forks", id=each)):
+            created = yield from _copied_by(fork)
+            if created is not None:
+                found.append(fork)
+                walked.append(fork)
+    return found[::-1]
+
+
+def settle_fork(fork: str, pos: int) -> Script[int | None]:
+    """Announce the next of a fork's copies, from a position on; tells where to go on, if at all."""
     info = (yield from lock_session(fork)).info
-    ids: dict[int, str] = {}
-    for each in (yield from rows("message_page_forth", session_id=fork, pos=-1, limit=2**31)):
-        ids[each[4]] = each[0]
-        message: Message = wire.decode(join_message(fork, each), Message)
-        event = MessageUpdated(sessionID=fork, info=message)
-        yield about(info, event, f"message:{message.id}")
-    found = yield from rows("part_range", session_id=fork, first=0, last=2**62)
-    for pos, id, type, data in found:
-        part = decode_part(fork, ids[pos], (id, type, data))
-        update = PartUpdated(sessionID=fork, part=part, time=info.time.updated, extra=COPIED)
-        yield about(info, update, f"part:{ids[pos]} {id}")
+    created = yield from _copied_by(fork)
+    if created is None:
+        return None
+    page = yield from rows(
+        "message_page_forth", session_id=fork, pos=pos - 1, limit=_SETTLED_AT_ONCE
+    )
+    for each in page:
+        yield from _announce_copy(info, each)
+    if len(page) == _SETTLED_AT_ONCE:
+        return int(page[-1][4]) + 1
+    seq, id, properties = created
+    assert properties.copy is not None
+    settled = msgspec.structs.replace(properties.copy, messages=0, parts=0)
+    changed = msgspec.structs.replace(properties, copy=settled)
+    yield from run("event_rewrite", seq=seq, payload=frame(id, changed))
+    return None
+
+
+def _copied_by(fork: str) -> Script[tuple[int, str, SessionCreated] | None]:
+    found = yield from row("event_of_copy", session_id=fork)
+    if found is None:
+        return None
+    seq, payload = found
+    id, properties = read_frame(payload)
+    if isinstance(properties, SessionCreated) and properties.copy and properties.copy.messages:
+        return seq, id, properties
+    return None
+
+
+def _announce_copy(info: SessionInfo, found: Row) -> Script[None]:
+    message: Message = wire.decode(join_message(info.id, found), Message)
+    yield about(info, MessageUpdated(sessionID=info.id, info=message), f"message:{message.id}")
+    pos = found[4]
+    parts = yield from rows("part_range", session_id=info.id, first=pos, last=pos)
+    for _, id, type, data in parts:
+        part = decode_part(info.id, message.id, (id, type, data))
+        update = PartUpdated(sessionID=info.id, part=part, time=info.time.updated, extra=COPIED)
+        yield about(info, update, f"part:{message.id} {id}")

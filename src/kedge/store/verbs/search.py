@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kedge.domain import wire
-from kedge.domain.errors import InvalidCursor, InvariantBroken
+from kedge.domain.errors import InvalidCursor, InvalidInput, InvariantBroken
 from kedge.domain.events import (
     EventProperties,
     MessageRemoved,
@@ -37,6 +37,7 @@ COPIED = {"copied": True}
 
 _MARK = "search_mark"
 _KINDS = ("title", "part")
+_MOST_WORDS = 64
 _WORD = re.compile(r"[^\W_]+")
 _FIRST = PageCursor(2**62, "title")
 
@@ -67,7 +68,7 @@ def search(
     at = after or _FIRST
     if at.id not in _KINDS:
         raise InvalidCursor(f"not a cursor of a search: {at.id!r}")
-    if not words:
+    if not words or not limit:
         return SearchPage([], None)
     found: list[Row] = []
     for kind in _KINDS[_KINDS.index(at.id) :]:
@@ -135,6 +136,10 @@ def index_events(limit: int) -> Script[bool]:
     mark = int(found[0]) if found else 0
     events = yield from events_after(mark, limit)
     if not events:
+        # The newest may have been deleted before anybody looked at them.
+        head = yield from log_head()
+        if head > mark:
+            yield from run("meta_set", key=_MARK, value=str(head))
         return False
     for each in events:
         if each.type in _INDEXED:
@@ -148,6 +153,14 @@ def index_is_behind() -> Script[bool]:
     """Whether something was stored since the index was last filled."""
     found = yield from row("meta_get", key=_MARK)
     return (yield from log_head()) > (int(found[0]) if found else 0)
+
+
+def query_words(text: str) -> list[str]:
+    """The words of a query."""
+    words = words_of(text)
+    if len(words) > _MOST_WORDS:
+        raise InvalidInput(f"a search takes at most {_MOST_WORDS} words", field="words")
+    return words
 
 
 def words_of(text: str) -> list[str]:

@@ -140,38 +140,51 @@ def forks_of_session(id: str) -> Script[list[SessionInfo]]:
 
 def session_tree(id: str) -> Script[list[str]]:
     """A live session and its subtasks, deepest first, the session itself last."""
-    children = yield from rows("session_child_ids", id=id)
-    found: list[str] = []
-    for (child,) in children:
-        found += yield from session_tree(child)
-    return [*found, id]
+    found = [id]
+    for each in found:  # It grows while it is walked.
+        found += [child for (child,) in (yield from rows("session_child_ids", id=each))]
+    return found[::-1]
+
+
+def lock_session_tree(id: str) -> Script[list[SessionInfo]]:
+    """A live session and its subtasks, deepest first, all held until the transaction ends."""
+    yield from lock_live_session(id)
+    found: list[SessionInfo] = []
+    ids = [id]
+    for each in ids:  # It grows while it is walked.
+        # Locked before its children are read: from then on there are no new ones.
+        found.append((yield from lock_session(each)).info)
+        ids += [child for (child,) in (yield from rows("session_child_ids", id=each))]
+    return found[::-1]
 
 
 def delete_session(id: str, now: int) -> Script[list[SessionInfo]]:
     """Hide a session and its subtasks, deepest first. Their rows stay until they are purged."""
-    yield from lock_live_session(id)
-    gone = []
-    for each in (yield from session_tree(id)):
-        info = (yield from lock_session(each)).info
+    gone = yield from lock_session_tree(id)
+    for info in gone:
+        each = info.id
         yield from run("session_set_deleted", id=each, time_deleted=now)
         yield from unlist_session(each)
         yield about(info, SessionDeleted(sessionID=each, info=info))
-        gone.append(info)
     return gone
 
 
 def restore_session(id: str) -> Script[SessionInfo]:
     """Bring a deleted session back, with the subtasks that were deleted along with it."""
-    locked = yield from lock_session(id)
-    if locked.time_deleted is None:
-        return locked.info
-    children = yield from rows("session_deleted_child_ids", id=id, time_deleted=locked.time_deleted)
-    yield from run("session_set_deleted", id=id, time_deleted=None)
-    yield from list_session(locked.info)
-    yield about(locked.info, SessionUpdated(sessionID=id, info=locked.info))
-    for (child,) in children:
-        yield from restore_session(child)
-    return locked.info
+    root = yield from lock_session(id)
+    if root.time_deleted is None:
+        return root.info
+    ids = [id]
+    for each in ids:  # It grows while it is walked.
+        info = (yield from lock_session(each)).info
+        children = yield from rows(
+            "session_deleted_child_ids", id=each, time_deleted=root.time_deleted
+        )
+        ids += [child for (child,) in children]
+        yield from run("session_set_deleted", id=each, time_deleted=None)
+        yield from list_session(info)
+        yield about(info, SessionUpdated(sessionID=each, info=info))
+    return root.info
 
 
 def deleted_sessions(after: tuple[int, str], limit: int) -> Script[list[tuple[SessionInfo, int]]]:
@@ -184,16 +197,38 @@ def move_worktree_sessions(worktree: str, from_project: str, to_project: str) ->
     """Sessions of a folder follow it when it turns out to belong to another project."""
     found = yield from rows("session_of_worktree", worktree=worktree, project_id=from_project)
     for (id,) in found:
-        locked = yield from lock_session(id)
-        info = msgspec.structs.replace(locked.info, projectID=to_project)
-        if locked.time_deleted is None:
-            yield from unlist_session(id)
-            yield from list_session(info)
-            yield from save_session(info)
-        else:
-            yield from store_session(info)
-            yield about(info, SessionDeleted(sessionID=id, info=info))
+        yield from _rehome(id, projectID=to_project)
     return len(found)
+
+
+def strays_in(directory: str, worktree: str) -> Script[bool]:
+    """Whether a directory has sessions of a worktree that it no longer lies in."""
+    args = {"directory": directory, "worktree": worktree}
+    return bool((yield from rows("session_of_directory", limit=1, **args)))
+
+
+def adopt_strays(directory: str, worktree: str, project_id: str) -> Script[None]:
+    """Sessions of a directory belong to the worktree that it lies in now.
+
+    It may have become a repository of its own, or a part of one that was made around it.
+    """
+    args = {"directory": directory, "worktree": worktree}
+    for (id,) in (yield from rows("session_of_directory", limit=2**31, **args)):
+        path = directory.removeprefix(worktree).strip("/")
+        yield from run("session_set_worktree", id=id, worktree=worktree)
+        yield from _rehome(id, projectID=project_id, path=path)
+
+
+def _rehome(id: str, **changes: str) -> Script[None]:
+    locked = yield from lock_session(id)
+    info = msgspec.structs.replace(locked.info, **changes)
+    if locked.time_deleted is None:
+        yield from unlist_session(id)
+        yield from list_session(info)
+        yield from save_session(info)
+    else:
+        yield from store_session(info)
+        yield about(info, SessionDeleted(sessionID=id, info=info))
 
 
 def about(info: SessionInfo, properties: EventProperties, entity: str = "session") -> Emit:

@@ -253,7 +253,7 @@ async def _fenced_verbs(
     return (
         lambda fence: begin_step(answer, start, fence=fence, now=START),
         lambda fence: finish_step(answer, step, fence=fence, now=START),
-        lambda fence: fail_step(info.id, aborted("stop"), fence=fence, now=START),
+        lambda fence: fail_step(info.id, aborted("stop"), fence=fence, now=START, tell=True),
         lambda fence: put_message(user, fence=fence),
         lambda fence: put_part(text, now=START, fence=fence),
         lambda fence: put_part(finish, now=START, fence=fence),

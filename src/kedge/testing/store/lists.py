@@ -146,7 +146,7 @@ async def _page(
     page = await scene.read(
         session_page, EVERYWHERE, roots=None, archived=None, start=0, after=after, limit=limit
     )
-    return page.sessions, page.next and PageCursor.parse(str(page.next))
+    return page.sessions, page.next and PageCursor.parse(page.next.text("l"), "l")
 
 
 async def _paged(scene: Scene, limit: int) -> list[str]:

@@ -172,7 +172,7 @@ async def _backwards(scene: Scene, info: SessionInfo, limit: int) -> list[str]:
     page = await scene.read(message_page, info.id, limit=limit)
     found = _ids(page)
     while page.older is not None:
-        older = PageCursor.parse(str(page.older))
+        older = PageCursor.parse(page.older.text("l"), "l")
         page = await scene.read(message_page, info.id, before=older, limit=limit)
         found = _ids(page) + found
     return found
@@ -182,7 +182,7 @@ async def _forwards(scene: Scene, info: SessionInfo, limit: int) -> list[str]:
     page = await scene.read(message_page, info.id, after=PageCursor(-1, ""), limit=limit)
     found = _ids(page)
     while page.newer is not None:
-        newer = PageCursor.parse(str(page.newer))
+        newer = PageCursor.parse(page.newer.text("l"), "l")
         page = await scene.read(message_page, info.id, after=newer, limit=limit)
         found += _ids(page)
     return found

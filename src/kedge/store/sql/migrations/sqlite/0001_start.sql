@@ -20,6 +20,8 @@ CREATE INDEX project_alias_project ON project_alias (project_id, alias);
 CREATE TABLE worktree (
     path TEXT PRIMARY KEY,
     project_id TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    identity TEXT NOT NULL,
     time_seen BIGINT NOT NULL
 );
 CREATE INDEX worktree_project ON worktree (project_id, path);
@@ -39,6 +41,7 @@ CREATE TABLE session (
 );
 CREATE INDEX session_parent ON session (parent_id, id) WHERE parent_id IS NOT NULL;
 CREATE INDEX session_fork ON session (fork_session_id, id) WHERE fork_session_id IS NOT NULL;
+CREATE INDEX session_directory ON session (directory, worktree);
 CREATE INDEX session_worktree ON session (worktree, project_id);
 CREATE INDEX session_deleted ON session (time_deleted, id) WHERE time_deleted IS NOT NULL;
 
@@ -108,7 +111,8 @@ CREATE TABLE lease (
     status TEXT NOT NULL,
     time_status BIGINT NOT NULL
 );
-CREATE INDEX lease_owner ON lease (owner, session_id) WHERE owner IS NOT NULL;
+CREATE INDEX lease_owner ON lease (owner) WHERE owner IS NOT NULL;
+CREATE INDEX lease_held ON lease (session_id) WHERE owner IS NOT NULL;
 
 -- What was asked of a running session by somebody else than its owner.
 CREATE TABLE request (

@@ -1,37 +1,13 @@
 """The write-ahead log stays small, whoever reads and writes."""
 
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from kedge.domain.ids import IdMaker
 from kedge.store.sqlite import checkpoints
 from kedge.store.sqlite.store import SqliteStore
 from tests.store.test_sqlite_store import put
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the database is."""
-    return tmp_path / "kedge.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    """An open store."""
-    opened = await SqliteStore.open(path, IdMaker())
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def other(store: SqliteStore, path: Path) -> AsyncIterator[sqlite3.Connection]:
-    """Somebody else's connection to the same file."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
-    yield connection
-    connection.close()
 
 
 def _size(path: Path) -> int:

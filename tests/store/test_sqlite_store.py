@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +23,6 @@ from kedge.store.sqlite import store as module
 from kedge.store.sqlite.connection import connect
 from kedge.store.sqlite.store import SqliteStore
 from kedge.store.verbs.eventlog import events_after, log_head
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the database is."""
-    return tmp_path / "kedge.db"
-
-
-@pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    """An open store."""
-    opened = await SqliteStore.open(path, IdMaker())
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def other(store: SqliteStore, path: Path) -> Any:  # noqa: ANN401 - a generator of a connection
-    """Somebody else's connection to the same file."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
-    yield connection
-    connection.close()
 
 
 def put(key: str, seen: Callable[[], None] = lambda: None) -> Callable[[], Script[str]]:

@@ -65,7 +65,8 @@ class Growing:
             await self._step.put(part)
         except Exception:
             # Not stored. A cancellation tells nothing of that: then the step looks after it.
-            del self._step.growing[part.id]
+            self._step.growing.pop(part.id, None)
+            self._open = False
             raise
         self._saved_at = asyncio.get_running_loop().time()
 

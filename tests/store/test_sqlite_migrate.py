@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge import __version__
 from kedge.domain.errors import StoreCorrupt, StoreError, StoreTooNew
 from kedge.domain.ids import IdMaker
 from kedge.store.queries import load_migrations
@@ -78,6 +79,8 @@ async def test_a_migration_puts_a_copy_aside(path: Path, monkeypatch: pytest.Mon
     assert query(path, "SELECT id FROM added") == [("/kept",)]
     assert query(path, "PRAGMA user_version") == [(2,)]
     (copy,) = backups(path)
+    epoch = "SELECT value FROM meta WHERE key = 'epoch'"
+    assert query(copy, epoch) != query(path, epoch), "its events will be other ones"
     assert copy.stat().st_mode & 0o777 == 0o600
     assert query(copy, "SELECT path FROM worktree") == [("/kept",)]
     assert query(copy, "PRAGMA user_version") == [(1,)]
@@ -112,12 +115,14 @@ async def test_many_migrate_at_once(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_newer_database_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database of a newer kedge is left alone, with a message that says which version it has."""
+    """A database of a newer kedge is left alone, with a message that says what is needed."""
     with monkeypatch.context() as patched:
         add_migration(patched, SECOND)
         asyncio.run(make(path))
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match="schema 2, this one knows 1"):
+    with pytest.raises(
+        StoreTooNew, match=f"schema 2, this one knows 1.*install kedge {__version__}"
+    ):
         asyncio.run(make(path))
     assert path.read_bytes() == before
 

@@ -34,6 +34,15 @@ def load_migrations(dialect: Dialect) -> list[str]:
     return [folder.joinpath(name).read_text("utf-8") for name in scripts]
 
 
+def too_new(location: str, version: int, known: int, written: tuple[str, ...] | None) -> str:
+    """What to say of a database that a later version has migrated."""
+    needed = f"kedge {written[0]} or newer" if written else "the newer version"
+    return (
+        f"{location} was written by a newer kedge (schema {version}, this one knows {known});"
+        f" install {needed} again"
+    )
+
+
 def _parse(stem: str) -> dict[str, str]:
     text = files("kedge.store").joinpath("sql", f"{stem}.sql").read_text("utf-8")
     queries: dict[str, list[str]] = {}

@@ -4,10 +4,11 @@ import secrets
 
 import psycopg
 
+from kedge._version import __version__
 from kedge.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from kedge.store.postgres.connecting import Address, AsyncConnection
 from kedge.store.postgres.failures import translated
-from kedge.store.queries import load_migrations
+from kedge.store.queries import load_migrations, too_new
 
 _LOCK = "SELECT pg_advisory_xact_lock(1801806951, 0)"
 _TABLE = (
@@ -78,10 +79,8 @@ async def _version(connection: AsyncConnection, location: str, known: int) -> in
         return 0
     ((version,),) = await (await connection.execute("SELECT version FROM kedge_schema")).fetchall()
     if version > known:
-        raise StoreTooNew(
-            f"{location} was written by a newer kedge (schema {version}, this one knows {known});"
-            " install the newer version again"
-        )
+        written = await connection.execute("SELECT value FROM meta WHERE key = 'kedge'")
+        raise StoreTooNew(too_new(location, version, known, await written.fetchone()))
     return int(version)
 
 
@@ -93,3 +92,8 @@ async def _finish(connection: AsyncConnection, before: int, after: int) -> None:
         await connection.execute("INSERT INTO kedge_schema VALUES (%s)", (after,))
     elif before < after:
         await connection.execute("UPDATE kedge_schema SET version = %s", (after,))
+    await connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('kedge', %s)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (__version__,),
+    )

@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kedge._version import __version__
 from kedge.domain.errors import StoreCorrupt, StoreTooNew
-from kedge.store.queries import load_migrations
+from kedge.store.queries import load_migrations, too_new
 from kedge.store.sqlite.connection import configure, open_file, patiently
 
 _APPLICATION_ID = 0x6B656467  # "kedg"
@@ -72,10 +73,8 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
     if tables and application != _APPLICATION_ID:
         raise StoreCorrupt(f"{path} is another program's database; choose another file for kedge")
     if version > known:
-        raise StoreTooNew(
-            f"{path} was written by a newer kedge (schema {version}, this one knows {known});"
-            " install the newer version again"
-        )
+        written = connection.execute("SELECT value FROM meta WHERE key = 'kedge'").fetchone()
+        raise StoreTooNew(too_new(str(path), version, known, written))
     return int(version)
 
 
@@ -84,6 +83,11 @@ def _finish(connection: sqlite3.Connection, before: int, after: int) -> None:
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         epoch = secrets.token_hex(8)
         connection.execute("INSERT INTO meta (key, value) VALUES ('epoch', ?)", (epoch,))
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('kedge', ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (__version__,),
+    )
     connection.execute(f"PRAGMA user_version = {after}")
 
 
@@ -96,6 +100,9 @@ def _put_copy_aside(path: Path, version: int) -> None:
     source, target = sqlite3.connect(path), sqlite3.connect(copy)
     try:
         source.backup(target)
+        # Whoever puts it back goes on from there: numbers of events will mean other events.
+        target.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (secrets.token_hex(8),))
+        target.commit()
     finally:
         source.close()
         target.close()

@@ -32,8 +32,8 @@ test: $(INSTALLED) components ## all tests but the long ones
 	$(BIN)/pytest -n auto -m "not torture"
 
 torture: $(INSTALLED) components ## the long crash, race and scale tests, with their figures
-	KEDGE_TORTURE=1 $(BIN)/pytest -n auto -m "hypothesis and not torture"
-	KEDGE_TORTURE=1 $(BIN)/pytest -m torture -rA -s
+	KEDGE_TORTURE=1 $(BIN)/pytest -n auto --timeout 1800 -m "hypothesis and not torture"
+	KEDGE_TORTURE=1 $(BIN)/pytest --timeout 1800 -m torture -rA -s
 
 bench: $(INSTALLED) ## measure
 	$(BIN)/python -m bench

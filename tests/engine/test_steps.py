@@ -473,3 +473,16 @@ async def test_a_cancelled_write_comes_before_what_follows_it(any_engine: Engine
             await asyncio.gather(task, return_exceptions=True)
     tools = [part for part in await last_parts(session) if isinstance(part, ToolPart)]
     assert all(isinstance(part.state, ToolError) for part in tools)
+
+
+async def test_a_step_that_cannot_store_its_end_is_closed_with_its_turn(any_engine: Engine) -> None:
+    """The error may be caught and the turn go on: when it is over, nothing is open behind it."""
+    session = await any_engine.sessions.create("s")
+    async with session.turn("Go") as turn:
+        with contextlib.suppress(InvalidInput):
+            async with turn.step() as step:
+                step.cost = "free"  # type: ignore[assignment]  # what is tested
+    answer = (await session.messages()).messages[-1].info
+    assert isinstance(answer, AssistantMessage)
+    assert answer.time.completed is not None
+    assert answer.error is not None

@@ -37,7 +37,7 @@ class Owner(Value, frozen=True, kw_only=True):
 
 
 def this_process(engine: str) -> Owner:
-    """The owner that an engine of this process is."""
+    """The owner that an engine of this process is, from now on until it is forgotten."""
     _ENGINES.add(engine)
     return Owner(
         machine=_machine(),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from kedge.domain import wire
 from kedge.domain.errors import SessionBusy
 from kedge.domain.events import SessionIdle, SessionStatusChanged
-from kedge.domain.failures import Failure
+from kedge.domain.failures import Failure, aborted
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.status import Busy, Idle, SessionStatus
 from kedge.store.script import Emit, Script, row, rows, run
@@ -73,9 +73,16 @@ def set_status(fence: Fence, status: SessionStatus) -> Script[None]:
 
 
 def release_lease(fence: Fence) -> Script[SessionInfo]:
-    """Give the lease back; whoever waits for the session hears that it is idle."""
+    """Give the lease back; whoever waits for the session hears that it is idle.
+
+    A step that could not store its own end has left a message open: it ends here.
+    """
     info = (yield from lock_session(fence.session_id)).info
     yield from pass_fence(fence)
+    now = yield from clock()
+    yield from interrupt_open_messages(
+        info, now, aborted("The turn ended before this was finished")
+    )
     yield from free_lease(info)
     return info
 

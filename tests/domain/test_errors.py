@@ -22,7 +22,7 @@ def _can_be_bare(kind: type[KedgeError]) -> bool:
     return all(parameter.default is not parameter.empty for parameter in parameters)
 
 
-EXAMPLES: list[tuple[KedgeError, str, dict[str, str]]] = [
+EXAMPLES: list[tuple[KedgeError, str, dict[str, object]]] = [
     (errors.InvalidInput("Missing key", field="parts"), "Missing key", {"field": "parts"}),
     (errors.InvalidInput("Missing key"), "Missing key", {}),
     (errors.InvalidId("odd"), "odd", {}),
@@ -32,8 +32,18 @@ EXAMPLES: list[tuple[KedgeError, str, dict[str, str]]] = [
     (errors.SessionNotFound("ses_nope"), "Session not found: ses_nope", {}),
     (errors.MessageNotFound("msg_x"), "Message not found: msg_x", {}),
     (errors.PartNotFound("prt_x"), "Part not found: prt_x", {}),
+    (errors.ModelNotFound("a/b"), "Model not found: a/b", {"near": []}),
     (errors.DirectoryNotFound("/nope"), "Directory not found: /nope", {}),
+    (
+        errors.PermissionNotFound("per_x"),
+        "Permission request not found: per_x",
+        {"requestID": "per_x"},
+    ),
+    (errors.QuestionNotFound("que_x"), "Question request not found: que_x", {"requestID": "que_x"}),
+    (errors.QuestionRejected("que_x"), "The user dismissed this question", {"requestID": "que_x"}),
+    (errors.AgentNotFound("x", ["build"]), "Agent not found: x: there are build", {}),
     (errors.SessionBusy("ses_1"), "Session is busy: ses_1", {"sessionID": "ses_1"}),
+    (errors.FileBusy("/a"), "Somebody else is writing the file: /a", {"path": "/a"}),
     (
         errors.LeaseLost("ses_1"),
         "Another process took over the session: ses_1",
@@ -41,13 +51,14 @@ EXAMPLES: list[tuple[KedgeError, str, dict[str, str]]] = [
     ),
     (errors.TurnAborted("ses_1"), "The turn was aborted: ses_1", {"sessionID": "ses_1"}),
     (errors.EngineClosed(), "The engine is closed; open a new one.", {}),
+    (errors.AgentClosed(), "The agent is closed; make a new one.", {}),
     (errors.StoreFull("/data is full"), "/data is full", {}),
     (errors.InvariantBroken("two heads"), "two heads", {}),
 ]
 
 
 @pytest.mark.parametrize(("error", "message", "details"), EXAMPLES)
-def test_message_and_data(error: KedgeError, message: str, details: dict[str, str]) -> None:
+def test_message_and_data(error: KedgeError, message: str, details: dict[str, object]) -> None:
     """An error says what happened, and a client is told the same with the details of its kind."""
     assert str(error) == message
     assert error.data == {"message": message, **details}

@@ -4,6 +4,7 @@ The docstring of a class is its default message.
 """
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from kedge.domain.text import mend_text
@@ -75,11 +76,15 @@ class TooLarge(InvalidInput):
     """The input is larger than kedge accepts."""
 
 
+class PathRefused(InvalidInput):
+    """kedge does not touch this path."""
+
+
 class NotFound(CallerError):
     """There is no such thing."""
 
-    def __init__(self, kind: str, id: str) -> None:
-        super().__init__(f"{kind} not found: {id}")
+    def __init__(self, kind: str, id: str, why: str = "") -> None:
+        super().__init__(f"{kind} not found: {id}" + (f": {why}" if why else ""))
         self.kind = kind
         self.id = id
 
@@ -113,6 +118,77 @@ class DirectoryNotFound(NotFound):
         self.path = path
 
 
+class ModelNotFound(NotFound):
+    """There is no such model."""
+
+    def __init__(self, id: str, near: Sequence[str] = ()) -> None:
+        super().__init__("Model", id, f"did you mean {', '.join(near)}?" if near else "")
+        self.near = tuple(near)
+
+    def _details(self) -> dict[str, Any]:
+        return {"near": list(self.near)}
+
+
+class TailNotFound(NotFound):
+    """There is no such tail."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Tail", id)
+
+
+class PermissionNotFound(NotFound):
+    """Nobody waits for this permission: it was answered, or its turn has ended."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Permission request", id)
+
+    def _details(self) -> dict[str, Any]:
+        return {"requestID": self.id[:MESSAGE_LIMIT]}
+
+
+class QuestionNotFound(NotFound):
+    """Nobody waits for an answer to this question: it was answered, or its turn has ended."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Question request", id)
+
+    def _details(self) -> dict[str, Any]:
+        return {"requestID": self.id[:MESSAGE_LIMIT]}
+
+
+class AgentNotFound(NotFound):
+    """There is no such agent."""
+
+    def __init__(self, id: str, known: Sequence[str] = ()) -> None:
+        super().__init__("Agent", id, f"there are {', '.join(known)}" if known else "")
+
+
+class SnapshotNotFound(NotFound):
+    """There is no such snapshot."""
+
+    def __init__(self, id: str, why: str = "") -> None:
+        super().__init__("Snapshot", id, why)
+
+
+class PathNotFound(NotFound):
+    """There was no such file at that time."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("File", path)
+
+
+class PathUncovered(CallerError):
+    """It is not known what was at this path: the snapshot did not look at it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"it is not known what was at {path}: it was {reason}")
+        self.path = path
+        self.reason = reason
+
+    def _details(self) -> dict[str, Any]:
+        return {"path": mend_text(self.path)[:MESSAGE_LIMIT], "reason": self.reason}
+
+
 class SessionBusy(CallerError):
     """The session is running; wait until it is idle, or abort it."""
 
@@ -122,6 +198,42 @@ class SessionBusy(CallerError):
 
     def _details(self) -> dict[str, Any]:
         return {"sessionID": self.sessionID}
+
+
+class FileChanged(CallerError):
+    """The file is not what the session last read or wrote; it has to be read again first."""
+
+    def __init__(self, path: str, *, known: bool) -> None:
+        why = "it changed since you read it: read it again" if known else "read it first"
+        super().__init__(f"{path} was not written: {why}")
+        self.path = path
+        self.known = known
+        """Whether the session has read or written it at all."""
+
+    def _details(self) -> dict[str, Any]:
+        return {"path": mend_text(self.path)[:MESSAGE_LIMIT]}
+
+
+class FileBusy(CallerError):
+    """Somebody else is writing the file; wait until they are done, then try again."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"Somebody else is writing the file: {path}")
+        self.path = path
+
+    def _details(self) -> dict[str, Any]:
+        return {"path": mend_text(self.path)[:MESSAGE_LIMIT]}
+
+
+class QuestionRejected(CallerError):
+    """Somebody decided not to answer a question, which ends the turn that asked it."""
+
+    def __init__(self, requestID: str) -> None:
+        super().__init__("The user dismissed this question")
+        self.requestID = requestID
+
+    def _details(self) -> dict[str, Any]:
+        return {"requestID": self.requestID}
 
 
 class LeaseLost(CallerError):
@@ -148,6 +260,25 @@ class TurnAborted(CallerError):
 
 class EngineClosed(CallerError):
     """The engine is closed; open a new one."""
+
+
+class AgentClosed(CallerError):
+    """The agent is closed; make a new one."""
+
+
+class ConfigInvalid(OperatorError):
+    """A configuration file cannot be used; correct it, or move it away."""
+
+    def __init__(self, path: str, why: str, *, line: int | None = None, key: str = "") -> None:
+        place = path if line is None else f"{path}:{line}"
+        super().__init__(": ".join(each for each in (place, key, why) if each))
+        self.path = path
+        self.line = line
+        self.key = key
+
+    def _details(self) -> dict[str, Any]:
+        found = {"path": mend_text(self.path)[:MESSAGE_LIMIT], "line": self.line, "key": self.key}
+        return {name: value for name, value in found.items() if value}
 
 
 class StoreError(OperatorError):
@@ -180,6 +311,38 @@ class StoreTooNew(StoreError):
 
 class NetworkFilesystem(StoreError):
     """SQLite is not safe on a network file system; use a local folder, or PostgreSQL."""
+
+
+class SnapshotError(OperatorError):
+    """No snapshot could be taken or read; its own message says why."""
+
+
+class SnapshotRefused(SnapshotError):
+    """kedge does not take snapshots of this folder; its files are not protected."""
+
+
+class SnapshotTimeout(SnapshotError):
+    """The snapshot took longer than it may; only declared files are protected until a scan ends."""
+
+
+class RootBusy(SnapshotError):
+    """Another kedge is changing files in this folder; wait until it is done, then try again."""
+
+
+class SnapshotStoreFull(SnapshotError):
+    """There is no space left for snapshots; free some, then try again."""
+
+
+class SnapshotStoreDamaged(SnapshotError):
+    """The snapshot store is damaged; keep a copy of it, then see what `git fsck` says of it."""
+
+
+class ObjectMissing(SnapshotError):
+    """An object that a snapshot needs is not in the snapshot store."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"the snapshot store lacks the object {id}")
+        self.id = id
 
 
 class InvariantBroken(InternalError):

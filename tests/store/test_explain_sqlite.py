@@ -29,6 +29,14 @@ SCANS = {
     },
     "search_text_put": {"SCAN search_text VIRTUAL TABLE": "by rowid"},
     "search_text_drop": {"SCAN search_text VIRTUAL TABLE": "by rowid"},
+    # An index of these rows alone.
+    "plan_unfinished": {"SCAN plan USING INDEX plan_unfinished": "plans that a crash left"},
+    "ask_open_all": {"SCAN a USING INDEX ask_open": "what waits for somebody now"},
+    "ask_open_of_project": {"SCAN a USING INDEX ask_open": "what waits for somebody now"},
+    # The folders that sessions have worked in, which are few.
+    "worktree_paths": {"SCAN worktree": "all of them are looked at"},
+    # The files that somebody trusted, which are few.
+    "trust_list": {"SCAN trust": "all of them are looked at"},
     # One row.
     "clock": {"SCAN CONSTANT ROW": "no table"},
     "event_head": {

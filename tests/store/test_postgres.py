@@ -31,9 +31,10 @@ from kedge.domain.sessions import SessionInfo
 from kedge.store.postgres.connecting import Address
 from kedge.store.postgres.failures import translated
 from kedge.store.postgres.store import PostgresStore
-from kedge.store.queries import load_queries
+from kedge.store.queries import load_migrations, load_queries
 from kedge.store.script import Script, row, run
 from kedge.store.verbs.deletion import stop_and_delete
+from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.parts import put_part
 from kedge.store.verbs.search import index_events, search, words_of
 from kedge.store.verbs.sessions import (
@@ -44,6 +45,7 @@ from kedge.store.verbs.sessions import (
     lock_session,
 )
 from kedge.testing.store.scene import WORKTREE, Scene
+from tests.support.patience import PATIENCE
 
 Raw = psycopg.AsyncConnection[tuple[Any, ...]]
 
@@ -106,20 +108,28 @@ async def test_a_deadlock_is_tried_again(postgres_url: str) -> None:
         one, two = await scene.add_session(), await scene.add_session()
         other = await connected(postgres_url, stack)
         # So that the other one is never the victim.
-        await other.execute("SET deadlock_timeout = '60s'")
+        await other.execute("SET deadlock_timeout = '1h'")
         attempts: list[int] = []
+        holds_one, other_waits = asyncio.Event(), asyncio.Event()
 
         def script() -> Script[str]:
             attempts.append(1)
             yield from lock_session(one.id)
+            holds_one.set()
+            # Whoever waits looks for a deadlock once: it has to be there by then.
+            while not other_waits.is_set():
+                yield from log_head()
             return (yield from lock_session(two.id)).info.id
 
         lock = "SELECT 1 FROM session WHERE id = %s FOR UPDATE"
         async with other.transaction():
             await other.execute(lock, (two.id,))
             writing = asyncio.ensure_future(scene.store.write(script))
+            await holds_one.wait()
+            locking = asyncio.ensure_future(other.execute(lock, (one.id,)))
             await blocked(postgres_url)
-            await other.execute(lock, (one.id,))
+            other_waits.set()
+            await locking
         assert await writing == two.id
         assert len(attempts) == 2
 
@@ -193,7 +203,7 @@ async def test_writers_of_parts_starve_nobody(postgres_url: str) -> None:
 
         writers = [asyncio.create_task(stream()) for _ in range(5)]
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 for n in range(3):
                     change = functools.partial(msgspec.structs.replace, title=f"{n}")
                     await scene.write(change_session, info.id, change)
@@ -266,7 +276,7 @@ async def test_processes_that_start_together_migrate_once(postgres_url: str) -> 
         assert len({scene.store.epoch for scene in scenes}) == 1
         other = await connected(postgres_url, stack)
         versions = await (await other.execute("SELECT version FROM kedge_schema")).fetchall()
-        assert versions == [(1,)]
+        assert versions == [(len(load_migrations("postgres")),)]
 
 
 async def test_a_newer_schema_is_refused(postgres_url: str) -> None:
@@ -412,17 +422,28 @@ async def test_text_that_cannot_be_stored_is_the_callers(postgres_url: str) -> N
             await scene.store.write(lambda: run("meta_set", key="a", value="b\0c"))
 
 
-async def test_a_statement_that_took_too_long_is_said(postgres_url: str) -> None:
+async def test_a_statement_that_took_too_long_is_said(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server's statement timeout ends a wait with a typed error, and the store goes on."""
-    mark = "&" if "?" in postgres_url else "?"
-    url = f"{postgres_url}{mark}options={quote('-c statement_timeout=200')}"
-    async with opened(url) as scene, AsyncExitStack() as stack:
+
+    def locked_soon() -> Script[object]:
+        # Only here: on a loaded machine any statement may take so long.
+        yield from run("be_impatient")
+        return (yield from lock_session(info.id))
+
+    monkeypatch.setitem(
+        sys.modules["kedge.store.postgres.transactions"]._SQL,
+        "be_impatient",
+        b"SET LOCAL statement_timeout = 200",
+    )
+    async with opened(postgres_url) as scene, AsyncExitStack() as stack:
         info = await scene.add_session()
         other = await connected(postgres_url, stack)
         async with other.transaction():
             await other.execute("SELECT 1 FROM session FOR UPDATE")
             with pytest.raises(StoreBusy, match="timeout"):
-                await scene.store.write(lambda: lock_session(info.id))
+                await scene.store.write(locked_soon)
         await scene.add_user(info)
 
 

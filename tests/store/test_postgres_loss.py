@@ -1,6 +1,7 @@
 """PostgreSQL goes away and comes back: what callers are told, and that the store recovers."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -15,6 +16,7 @@ from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.sessions import create_session
 from kedge.testing.store.scene import WORKTREE
 from tests.store.test_postgres import blocked, connected, opened
+from tests.support.patience import PATIENCE
 
 _END_ALL = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -51,7 +53,7 @@ class Heard:
 
     async def more_than(self, count: int) -> None:
         """Wait until it was told more often than `count` times."""
-        async with asyncio.timeout(30), self._changed:
+        async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: self.count > count)
 
 
@@ -150,12 +152,22 @@ class Line:
         self._server: asyncio.Server | None = None
         self._ends: list[asyncio.StreamWriter] = []
         self._copying: set[asyncio.Task[None]] = set()
-        self.port = 0
+        # Takes no connections: it keeps others off the port while the line is cut.
+        self._holder = socket.socket()
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self.port: int = self._holder.getsockname()[1]
 
     async def join(self) -> None:
-        """Let connections through, at the same port as before."""
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        """Let connections through."""
+        self._server = await asyncio.start_server(
+            self._carry, "127.0.0.1", self.port, reuse_address=True
+        )
+
+    async def close(self) -> None:
+        """Cut the line for good."""
+        await self.cut()
+        self._holder.close()
 
     async def cut(self) -> None:
         """End what is connected, and refuse new connections."""
@@ -197,7 +209,7 @@ async def line_to(url: str) -> AsyncIterator[tuple[Line, str]]:
     try:
         yield line, f"postgresql://{known['user']}@127.0.0.1:{line.port}/{known['dbname']}"
     finally:
-        await line.cut()
+        await line.close()
 
 
 async def test_a_lost_server_is_said_and_its_return_is_noticed(postgres_url: str) -> None:

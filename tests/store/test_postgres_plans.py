@@ -13,14 +13,19 @@ from kedge.store.postgres.store import PostgresStore
 from kedge.store.queries import load_queries
 
 _NUMBERS = {
-    "awaiting", "base", "before", "bucket", "buckets", "count", "first", "generation",
-    "last", "last_created", "limit", "message_pos", "n", "next_pos", "now", "open", "pos", "seq",
-    "start", "time", "time_deleted", "time_expires", "time_updated", "titled", "until", "version",
+    "after_mode", "asked", "awaiting", "base", "before", "before_mode", "began", "bucket",
+    "buckets", "count", "ended", "expect_mode", "first", "generation", "last", "last_created",
+    "limit", "message_pos", "n", "next_pos", "now", "number", "open", "parent_pos", "pgid", "pid",
+    "pos", "seq", "since", "start", "started", "time", "time_deleted", "time_expires",
+    "time_updated", "timeline", "titled", "to_n", "to_pos", "until", "version", "want_mode",
 }  # fmt: skip
 _LISTS = {"types", "entities", "sessions", "projects", "directories", "payloads", "progress"}
-# `id` names a row of the index in these, and something with a name in all others.
-_NUMBERED = {"search_text_add", "search_text_put", "search_text_drop", "search_doc_drop"}
-_ONE_ROW = {"event_head"}
+# `id` and `after` are numbers in these, and names in all others.
+_NUMBERED = {
+    "change_later", "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
+}  # fmt: skip
+_PATHS = {"change_add", "plan_step_add", "seen_drop", "seen_get", "seen_put"}
+_ONE_ROW = {"event_head", "timeline"}
 _MAIN = (
     "session_get", "session_lock", "place_page", "message_get", "message_page_back", "part_range",
     "part_home", "part_home_fenced", "lease_owned", "lease_renew", "event_after",
@@ -52,8 +57,10 @@ def _arguments(name: str, sql: str) -> dict[str, Any]:
     for argument in re.findall(r"%\((\w+)\)s", sql):
         if argument in _LISTS:
             given[argument] = "{1}"
-        elif argument in _NUMBERS or (argument == "id" and name in _NUMBERED):
+        elif argument in _NUMBERS or (argument in ("id", "after") and name in _NUMBERED):
             given[argument] = 1
+        elif argument == "path" and name in _PATHS:
+            given[argument] = b"7"
         else:
             given[argument] = "ses_7"
     if "tsquery" in given:

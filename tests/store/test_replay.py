@@ -7,10 +7,12 @@ import pytest
 from kedge.domain.ids import IdMaker
 from kedge.store.port import StoredEvent
 from kedge.store.sqlite.store import SqliteStore
+from kedge.store.verbs.asks import Answer, add_ask, answer_permission
 from kedge.store.verbs.messages import put_message, remove_message
 from kedge.store.verbs.sessions import delete_session
 from kedge.testing.replay import Replay, both, replayed, state_of
 from kedge.testing.state import State
+from kedge.testing.store import asks
 from kedge.testing.store.scene import START, Scene
 
 
@@ -23,7 +25,11 @@ async def life(path: Path) -> tuple[list[StoredEvent], State]:
         user = scene.user(info)
         await scene.write(put_message, user)
         await scene.add_text(user, "one")
-        await scene.acquire(info)
+        fence = await scene.acquire(info)
+        asked = [asks.permission(scene, info, "ls"), asks.permission(scene, info, "rm x")]
+        for request in asked:
+            await scene.write(add_ask, request, fence=fence, now=START)
+        await scene.write(answer_permission, asked[0].id, Answer(reply="once"), now=START)
         await scene.fork(info)
         gone = await scene.add_session()
         doomed = scene.user(info)
@@ -50,6 +56,8 @@ async def test_a_lost_event_is_seen(tmp_path: Path) -> None:
         "message.updated",
         "message.part.updated",
         "session.status",
+        "permission.asked",
+        "permission.replied",
         "session.created",
         "session.created",
         "message.removed",

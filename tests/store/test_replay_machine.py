@@ -20,12 +20,22 @@ from kedge.domain.failures import aborted
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, Message, MessageTime
 from kedge.domain.parts import Part, PartTime, TextPart, part_ended
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.permissions import PermissionReply, PermissionRequest
+from kedge.domain.sessions import ForkOrigin, SessionInfo
 from kedge.store.sqlite.store import SqliteStore
+from kedge.store.verbs.asks import (
+    Answer,
+    add_ask,
+    answer_permission,
+    answer_question,
+    open_asks,
+    reject_question,
+)
 from kedge.store.verbs.eventlog import log_head
-from kedge.store.verbs.leases import release_lease, take_over
+from kedge.store.verbs.leases import lease_of, release_lease, take_over
 from kedge.store.verbs.messages import put_message, remove_message
 from kedge.store.verbs.parts import put_part, remove_part
+from kedge.store.verbs.plans import PlanKind
 from kedge.store.verbs.projects import place_worktree
 from kedge.store.verbs.retention import compact_session, purge_session
 from kedge.store.verbs.sessions import (
@@ -35,8 +45,10 @@ from kedge.store.verbs.sessions import (
     get_session,
     restore_session,
 )
+from kedge.store.verbs.tails import list_tails, restore_tail
 from kedge.store.verbs.todos import put_todos
 from kedge.testing.replay import both
+from kedge.testing.store import asks, undoing
 from kedge.testing.store.scene import Scene, changed
 from kedge.testing.store.todos import todo
 
@@ -178,12 +190,81 @@ class ReplayMachine(RuleBasedStateMachine):
         self.live.append(self.run(self.scene.fork(self.session(n), boundary)).id)
 
     @precondition(lambda self: self.live)
+    @rule(n=choice, part=st.booleans(), kind=st.sampled_from(["revert", "revert", "files"]))
+    def revert(self, n: int, part: bool, kind: PlanKind) -> None:
+        found = self.pick(n)
+        if found is None or self.is_held(found[0]):
+            return
+        info, message, parts = found
+        part_id = parts[n % len(parts)].id if part and parts else None
+        left = [b"file"] if n % 3 else []
+        work = undoing.revert(
+            self.scene, info, message.id, part_id, kind=kind, left=left, leaves_files=n % 5 == 0
+        )
+        self.run(work)
+
+    @precondition(lambda self: self.live)
+    @rule(n=choice)
+    def unrevert(self, n: int) -> None:
+        info = self.session(n)
+        if not self.is_held(info):
+            self.run(undoing.revert(self.scene, info, None, kind="unrevert"))
+
+    @precondition(lambda self: self.live)
+    @rule(n=choice, changes=st.booleans())
+    def prompt(self, n: int, changes: bool) -> None:
+        message = self.run(undoing.prompt(self.scene, self.session(n)))
+        if changes:
+            self.run(undoing.add_change(self.scene, message, "prt_change", b"file"))
+
+    @precondition(lambda self: self.live)
+    @rule(n=choice)
+    def bring_back(self, n: int) -> None:
+        info = self.session(n)
+        tails = self.run(self.scene.read(list_tails, info.id))
+        if tails:
+            fork = self.scene.session(fork=ForkOrigin(sessionID=info.id))
+            tail = tails[n % len(tails)]
+            copy = self.scene.bulk(restore_tail, tail.id, fork, self.scene.ids, now=n)
+            self.live.append(self.run(copy).id)
+
+    def is_held(self, info: SessionInfo) -> bool:
+        """Whether somebody runs the session."""
+        return self.run(self.scene.read(lease_of, info.id))[0] is not None
+
+    @precondition(lambda self: self.live)
     @rule(n=choice, release=st.booleans())
     def lease(self, n: int, release: bool) -> None:
         info = self.session(n)
         fence = self.run(self.scene.acquire(info, alive=False))
         if release:
             self.run(self.scene.write(release_lease, fence))
+
+    @precondition(lambda self: self.live)
+    @rule(n=choice, question=st.booleans())
+    def wonder(self, n: int, question: bool) -> None:
+        info = self.session(n)
+        fence = self.run(self.scene.acquire(info, alive=False))
+        request = (
+            asks.question(self.scene, info, "Which?")
+            if question
+            else asks.permission(self.scene, info, f"tool{n % 3} x")
+        )
+        self.run(self.scene.write(add_ask, request, fence=fence, now=n))
+
+    @rule(n=choice, reply=st.sampled_from(["once", "always", "reject"]))
+    def reply(self, n: int, reply: PermissionReply) -> None:
+        found = self.run(self.scene.store.scan(open_asks))
+        if not found:
+            return
+        request = found[n % len(found)].request
+        if isinstance(request, PermissionRequest):
+            answer = Answer(reply=reply)
+            self.run(self.scene.write(answer_permission, request.id, answer, now=n))
+        elif reply == "reject":
+            self.run(self.scene.write(reject_question, request.id, now=n))
+        else:
+            self.run(self.scene.write(answer_question, request.id, [["Red"]], now=n))
 
     @precondition(lambda self: self.live)
     @rule(n=choice)

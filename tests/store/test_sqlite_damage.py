@@ -75,7 +75,7 @@ async def test_flipped_bytes_give_typed_errors(tmp_path: Path) -> None:
         broken = bytearray(whole)
         place = chance.randrange(4096, len(whole) - 64)
         broken[place : place + 64] = chance.randbytes(64)
-        for leftover in path.parent.iterdir():
+        for leftover in path.parent.glob(f"{path.name}*"):
             leftover.unlink()
         path.write_bytes(broken)
         try:

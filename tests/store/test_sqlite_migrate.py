@@ -18,6 +18,10 @@ SECOND = "CREATE TABLE added (id TEXT PRIMARY KEY);\nINSERT INTO added SELECT pa
 BROKEN = SECOND + "INSERT INTO no_such_table VALUES (1);\n"
 
 
+NEWEST = len(load_migrations("sqlite"))
+"""The version that this kedge writes."""
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where the database is."""
@@ -32,7 +36,7 @@ def put() -> Script[None]:
 
 
 async def make(path: Path) -> str:
-    """A database of the first version with a row in it; gives its epoch."""
+    """A database of this version with a row in it; gives its epoch."""
     store = await SqliteStore.open(path, IdMaker())
     await store.write(put)
     await store.close()
@@ -77,13 +81,33 @@ async def test_a_migration_puts_a_copy_aside(path: Path, monkeypatch: pytest.Mon
     await store.close()
     assert store.epoch == epoch
     assert query(path, "SELECT id FROM added") == [("/kept",)]
-    assert query(path, "PRAGMA user_version") == [(2,)]
+    assert query(path, "PRAGMA user_version") == [(NEWEST + 1,)]
     (copy,) = backups(path)
     epoch = "SELECT value FROM meta WHERE key = 'epoch'"
     assert query(copy, epoch) != query(path, epoch), "its events will be other ones"
     assert copy.stat().st_mode & 0o777 == 0o600
     assert query(copy, "SELECT path FROM worktree") == [("/kept",)]
-    assert query(copy, "PRAGMA user_version") == [(1,)]
+    assert query(copy, "PRAGMA user_version") == [(NEWEST,)]
+
+
+@pytest.mark.parametrize("version", range(1, NEWEST))
+async def test_every_older_database_is_brought_up_to_date(
+    path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that an older kedge wrote ends up with its rows and today's tables."""
+    with monkeypatch.context() as patched:
+        older = load_migrations("sqlite")[:version]
+        patched.setattr(module, "load_migrations", lambda dialect: older)
+        epoch = await make(path)
+    store = await SqliteStore.open(path, IdMaker())
+    assert store.epoch == epoch
+    assert await store.read(lambda: row("worktree_get", path="/kept")) is not None
+    await store.close()
+    new = path.with_name("new.db")
+    await make(new)
+    schema = "SELECT name, sql FROM sqlite_schema ORDER BY name"
+    assert query(path, schema) == query(new, schema)
+    assert query(path, "PRAGMA user_version") == [(NEWEST,)]
 
 
 async def test_a_failed_migration_changes_nothing(
@@ -95,7 +119,7 @@ async def test_a_failed_migration_changes_nothing(
         add_migration(patched, BROKEN)
         with pytest.raises(StoreError, match="no_such_table"):
             await SqliteStore.open(path, IdMaker())
-    assert query(path, "PRAGMA user_version") == [(1,)]
+    assert query(path, "PRAGMA user_version") == [(NEWEST,)]
     assert query(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'added'") == [(0,)]
     store = await SqliteStore.open(path, IdMaker())
     assert store.epoch == epoch
@@ -121,7 +145,8 @@ def test_a_newer_database_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch
         asyncio.run(make(path))
     before = path.read_bytes()
     with pytest.raises(
-        StoreTooNew, match=f"schema 2, this one knows 1.*install kedge {__version__}"
+        StoreTooNew,
+        match=f"schema {NEWEST + 1}, this one knows {NEWEST}.*install kedge {__version__}",
     ):
         asyncio.run(make(path))
     assert path.read_bytes() == before

@@ -10,6 +10,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 _PROGRAMS = ("initdb", "pg_ctl", "postgres")
 # Debian and Fedora keep the server programs off PATH; Homebrew does so for older versions.
 _FOLDERS = (
@@ -66,7 +68,8 @@ class Cluster:
         encoding = ("--encoding=UTF8", f"--locale={_LOCALE}")
         self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", *encoding)
         options = f"{_OPTIONS} -k {folder}"
-        self._run("pg_ctl", "start", "-w", "-D", data, "-l", str(folder / "log"), "-o", options)
+        log, patience = str(folder / "log"), str(round(PATIENCE))
+        self._run("pg_ctl", "start", "-w", "-t", patience, "-D", data, "-l", log, "-o", options)
         return f"postgresql://postgres@/postgres?host={folder}"
 
     def stop(self) -> None:

@@ -17,9 +17,13 @@ import psycopg
 from psycopg import sql
 
 from tests.support.cluster import Cluster, find_binaries
+from tests.support.patience import PATIENCE
 
 SETTING = "KEDGE_TEST_POSTGRES"
 """A URL of a server where databases may be made, or `private` to start one in any case."""
+
+# Where nobody listens it is refused at once; who is there may be busy.
+_PATIENCE = round(PATIENCE)
 
 HOW_TO_MEND = (
     f"install PostgreSQL (as root on Debian `make components` does it), or set {SETTING} to the URL"
@@ -36,7 +40,7 @@ def locate() -> str | Path:
     setting = os.environ.get(SETTING, "")
     if setting not in ("", "private"):
         # Asked for by name: that it does not answer is an error, not a reason to look elsewhere.
-        with psycopg.connect(setting, connect_timeout=5):
+        with psycopg.connect(setting, connect_timeout=_PATIENCE):
             return setting
     running = None if setting == "private" else _local_server()
     found = running or find_binaries()
@@ -82,7 +86,7 @@ def _local_server() -> str | None:
     for user in ("postgres", getpass.getuser()):
         url = f"postgresql://{quote(user)}@127.0.0.1:5432/postgres"
         try:
-            with psycopg.connect(url, connect_timeout=3) as connection:
+            with psycopg.connect(url, connect_timeout=_PATIENCE) as connection:
                 if _is_usable(connection):
                     return url
         except psycopg.OperationalError:

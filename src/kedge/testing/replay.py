@@ -27,6 +27,7 @@ class _Session:
     parts: dict[str, dict[str, Json]] = field(default_factory=dict)
     todos: list[Json] = field(default_factory=list)
     status: Json = field(default_factory=lambda: IDLE)
+    asks: dict[str, Json] = field(default_factory=dict)
 
     def ordered(self) -> list[str]:
         """The ids of the messages in the order of the conversation."""
@@ -46,6 +47,7 @@ class _Session:
             ),
             todos=self.todos,
             status=self.status,
+            asks=dict(self.asks),
         )
 
 
@@ -122,6 +124,12 @@ class Replay:
     def _todos(self, event: Json) -> None:
         self._session(event["sessionID"]).todos = event["todos"]
 
+    def _asked(self, event: Json) -> None:
+        self._session(event["sessionID"]).asks[event["id"]] = event
+
+    def _answered(self, event: Json) -> None:
+        self._session(event["sessionID"]).asks.pop(event["requestID"], None)
+
     def _project(self, event: Json) -> None:
         self._projects[event["id"]] = event
 
@@ -136,6 +144,11 @@ _FOLDS = {
     "message.part.updated": Replay._part,
     "message.part.removed": Replay._part_removed,
     "todo.updated": Replay._todos,
+    "permission.asked": Replay._asked,
+    "permission.replied": Replay._answered,
+    "question.asked": Replay._asked,
+    "question.replied": Replay._answered,
+    "question.rejected": Replay._answered,
     "project.updated": Replay._project,
 }
 

@@ -28,6 +28,8 @@ class SessionState:
     """Parts whose message does not exist; there must be none."""
     todos: list[Json]
     status: Json
+    asks: dict[str, Json]
+    """What waits for an answer of somebody."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def _session_state(info: Json, hidden: bool) -> Script[SessionState]:
             strays.append(part_id)
     todos = yield from row("todo_newest", session_id=id)
     lease = yield from row("lease_get", session_id=id)
+    asks = yield from rows("ask_open_of_session", session_id=id)
     return SessionState(
         info=info,
         hidden=hidden,
@@ -97,4 +100,5 @@ def _session_state(info: Json, hidden: bool) -> Script[SessionState]:
         strays=sorted(strays),
         todos=msgspec.json.decode(todos[1]) if todos else [],
         status=msgspec.json.decode(lease[3]) if lease and lease[1] is not None else IDLE,
+        asks={ask_id: msgspec.json.decode(data) for ask_id, _, data, _, _ in asks},
     )

@@ -42,7 +42,7 @@ FROM lease l JOIN session s ON s.id = l.session_id
 WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
 
 -- name: lease_lock
-SELECT generation, owner, time_expires, status FROM lease WHERE session_id = :session_id FOR UPDATE
+SELECT generation, owner, time_expires, status, kind FROM lease WHERE session_id = :session_id FOR UPDATE
 
 -- name: event_append
 WITH head AS (UPDATE event_head SET seq = seq + :count RETURNING seq)
@@ -132,3 +132,13 @@ WHERE (:buckets >> p.bucket::int) & 1 = 1 AND p.time_updated >= :start
     AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
 ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
 LIMIT :limit
+
+-- name: seen_put
+INSERT INTO seen (session_id, path, blob) VALUES (:session_id, :path, :blob)
+ON CONFLICT (session_id, sha256(path)) DO UPDATE SET blob = excluded.blob
+
+-- name: seen_get
+SELECT blob FROM seen WHERE session_id = :session_id AND sha256(path) = sha256(:path)
+
+-- name: seen_drop
+DELETE FROM seen WHERE session_id = :session_id AND sha256(path) = sha256(:path)

@@ -130,11 +130,26 @@ WHERE session_id = :session_id AND pos < :pos ORDER BY pos DESC LIMIT :limit
 SELECT id, role, parent_id, data, pos FROM message
 WHERE session_id = :session_id AND pos > :pos ORDER BY pos LIMIT :limit
 
--- name: message_first_awaiting
-SELECT id FROM message WHERE session_id = :session_id AND awaiting = 1 ORDER BY pos LIMIT 1
+-- name: message_answers
+SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND parent_id = :parent_id ORDER BY pos
 
--- name: message_answered
+-- name: message_next_answer
+SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND role = 'assistant' ORDER BY pos LIMIT 1
+
+-- name: message_last_answers
+SELECT id, role, parent_id, data, pos FROM message
+WHERE session_id = :session_id AND role = 'assistant'
+  AND pos > (SELECT pos FROM message WHERE session_id = :session_id AND id = :id)
+ORDER BY pos DESC
+
+-- name: message_awaiting
+SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND awaiting = 1 ORDER BY pos
+
+-- name: message_not_awaiting
 UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND id = :id
+
+-- name: message_none_awaiting
+UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND awaiting = 1
 
 -- name: message_open_list
 SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND open = 1 ORDER BY pos
@@ -164,6 +179,14 @@ WHERE session_id = :session_id AND message_pos BETWEEN :first AND :last ORDER BY
 SELECT data FROM part
 WHERE session_id = :session_id AND message_pos BETWEEN :first AND :last AND type = 'step-finish'
 
+-- name: part_steps
+SELECT type, data FROM part
+WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start', 'step-finish') ORDER BY id
+
+-- name: part_last_finish
+SELECT data FROM part WHERE session_id = :session_id AND message_pos < :pos AND type = 'step-finish'
+ORDER BY message_pos DESC, id DESC LIMIT 1
+
 -- ---- todos
 
 -- name: todo_newest
@@ -182,11 +205,11 @@ VALUES (:session_id, :version, :message_id, :pos, :now, :data)
 -- ---- leases and requests
 
 -- name: lease_take
-INSERT INTO lease (session_id, generation, owner, time_acquired, time_expires, status, time_status)
-VALUES (:session_id, :generation, :owner, :now, :time_expires, :status, :now)
+INSERT INTO lease (session_id, generation, owner, time_acquired, time_expires, status, time_status, kind)
+VALUES (:session_id, :generation, :owner, :now, :time_expires, :status, :now, :kind)
 ON CONFLICT (session_id) DO UPDATE SET generation = excluded.generation, owner = excluded.owner,
     time_acquired = excluded.time_acquired, time_expires = excluded.time_expires, status = excluded.status,
-    time_status = excluded.time_status
+    time_status = excluded.time_status, kind = excluded.kind
 
 -- name: lease_release
 UPDATE lease SET owner = NULL, status = :status, time_status = :now WHERE session_id = :session_id
@@ -314,5 +337,301 @@ SELECT id FROM session WHERE fork_session_id = :id ORDER BY id
 -- name: event_of_copy
 SELECT seq, payload FROM event WHERE session_id = :session_id AND type = 'session.created' ORDER BY seq LIMIT 1
 
+-- name: event_of_deletion
+SELECT seq FROM event WHERE session_id = :session_id AND type = 'session.deleted' ORDER BY seq LIMIT 1
+
 -- name: event_sessions
 SELECT DISTINCT session_id FROM event WHERE seq > :seq AND seq <= :until AND session_id IS NOT NULL
+
+-- ---- the timeline: changes, calls, samples
+
+-- name: timeline_head
+SELECT number FROM timeline WHERE one = 1
+
+-- name: timeline_next
+UPDATE timeline SET number = number + 1 WHERE one = 1 RETURNING number
+
+-- name: call_begin
+INSERT INTO call (session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data)
+VALUES (:session_id, :part_id, :message_id, :worktree, :machine, :kind, :asked, :began, NULL, :data)
+
+-- name: call_end
+UPDATE call SET ended = :ended, data = :data WHERE session_id = :session_id AND part_id = :part_id AND ended IS NULL
+
+-- name: call_open
+SELECT session_id, part_id, message_id, worktree, kind, asked, began, ended, data FROM call
+WHERE session_id = :session_id AND ended IS NULL
+
+-- name: call_list
+SELECT session_id, part_id, message_id, worktree, kind, asked, began, ended, data FROM call
+WHERE machine = :machine ORDER BY began
+
+-- name: call_oldest
+SELECT began FROM call WHERE machine = :machine AND kind <> 'declared' AND ended IS NULL ORDER BY began LIMIT 1
+
+-- name: call_open_up
+UPDATE call SET kind = 'unknown', asked = :asked, began = :began
+WHERE session_id = :session_id AND part_id = :part_id AND ended IS NULL
+
+-- name: call_forget
+DELETE FROM call WHERE machine = :machine AND ended < :before
+
+-- The call of a revert belongs to no message, and ends when the revert is carried through.
+
+-- name: call_abandon
+UPDATE call SET ended = :ended WHERE session_id = :session_id AND ended IS NULL AND message_id <> ''
+
+-- name: sample_add
+INSERT INTO sample (machine, worktree, number, asked, data)
+VALUES (:machine, :worktree, :number, :asked, :data)
+
+-- name: sample_list
+SELECT number, asked, data FROM sample
+WHERE machine = :machine AND worktree = :worktree AND number >= :since ORDER BY number
+
+-- name: sample_forget
+DELETE FROM sample WHERE machine = :machine AND number < :before
+
+-- name: change_add
+INSERT INTO change (
+    session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id
+) VALUES (
+    :session_id, :pos, :part_id, :n, :message_id, :worktree, :path, :timeline, :source,
+    :before_blob, :before_mode, :after_blob, :after_mode, :reason, :plan_id
+)
+
+-- name: change_range
+SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id
+FROM change WHERE session_id = :session_id AND pos BETWEEN :first AND :last AND tail_id IS NULL
+    AND source <> 'call'
+ORDER BY pos, part_id, n
+
+-- name: change_calls
+SELECT session_id, pos, part_id, n, message_id, timeline, reason FROM change
+WHERE session_id = :session_id AND pos BETWEEN :first AND :last AND tail_id IS NULL AND source = 'call'
+
+-- name: head_at
+SELECT ref, commit_id FROM step_head WHERE session_id = :session_id AND pos <= :pos ORDER BY pos DESC LIMIT 1
+
+-- name: head_add
+INSERT INTO step_head (session_id, pos, ref, commit_id) VALUES (:session_id, :pos, :ref, :commit_id)
+ON CONFLICT (session_id, pos) DO NOTHING
+
+-- name: purge_head
+DELETE FROM step_head WHERE session_id = :session_id
+
+-- name: change_count
+SELECT COALESCE(max(n), -1) FROM change WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id
+
+-- name: worktree_paths
+SELECT path FROM worktree
+
+-- name: change_later
+SELECT path, session_id, timeline FROM change
+WHERE worktree = :worktree AND timeline > :after AND tail_id IS NULL ORDER BY timeline
+
+-- name: task_turn_add
+INSERT INTO task_turn (session_id, pos, parent_id, parent_pos, parent_part_id)
+VALUES (:session_id, :pos, :parent_id, :parent_pos, :parent_part_id)
+
+-- name: task_turns_of
+SELECT session_id, pos, parent_pos, parent_part_id FROM task_turn
+WHERE parent_id = :parent_id AND parent_pos >= :pos
+
+-- name: task_turn_next
+SELECT pos FROM task_turn WHERE session_id = :session_id AND pos > :pos ORDER BY pos LIMIT 1
+
+-- name: part_newest
+SELECT message_pos, id FROM part WHERE session_id = :session_id ORDER BY message_pos DESC, id DESC LIMIT 1
+
+-- name: purge_call
+DELETE FROM call WHERE session_id = :session_id
+
+-- name: purge_seen
+DELETE FROM seen WHERE session_id = :session_id
+
+-- name: purge_task_turn
+DELETE FROM task_turn WHERE session_id = :session_id
+
+-- name: purge_task_parent
+DELETE FROM task_turn WHERE parent_id = :session_id
+
+-- ---- reverts: boundaries, plans, tails
+
+-- name: message_last_prompt
+SELECT id, pos FROM message WHERE session_id = :session_id AND pos <= :pos AND role = 'user' ORDER BY pos DESC LIMIT 1
+
+-- name: part_homes
+SELECT m.pos, m.id FROM part p JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE p.session_id = :session_id AND p.id = :id ORDER BY p.message_pos
+
+-- name: plan_add
+INSERT INTO plan (id, session_id, worktree, kind, state, timeline, data, time_created, time_finished)
+VALUES (:id, :session_id, :worktree, :kind, 'planned', :timeline, :data, :now, NULL)
+
+-- name: plan_step_add
+INSERT INTO plan_step (plan_id, n, path, expect_blob, expect_mode, want_blob, want_mode, outcome)
+VALUES (:plan_id, :n, :path, :expect_blob, :expect_mode, :want_blob, :want_mode, NULL)
+
+-- name: plan_get
+SELECT id, session_id, worktree, kind, state, timeline, data, time_created FROM plan WHERE id = :id
+
+-- name: plan_open
+SELECT id, session_id, worktree, kind, state, timeline, data, time_created FROM plan
+WHERE session_id = :session_id AND state IN ('planned', 'pending') ORDER BY timeline
+
+-- name: plan_unfinished
+SELECT id, session_id, worktree, kind, state, timeline, data, time_created FROM plan
+WHERE time_finished IS NULL ORDER BY time_created, id
+
+-- name: plan_steps
+SELECT n, path, expect_blob, expect_mode, want_blob, want_mode, outcome FROM plan_step
+WHERE plan_id = :plan_id ORDER BY n
+
+-- name: plan_step_close
+UPDATE plan_step SET outcome = :outcome WHERE plan_id = :plan_id AND n = :n
+
+-- name: plan_close
+UPDATE plan SET state = :state, data = :data, time_finished = :now WHERE id = :id
+
+-- name: plan_set_state
+UPDATE plan SET state = :state WHERE id = :id
+
+-- name: plan_set_kind
+UPDATE plan SET kind = :kind WHERE id = :id
+
+-- name: change_drop_of_plan
+DELETE FROM change WHERE session_id = :session_id AND plan_id = :plan_id
+
+-- name: change_set_tail
+UPDATE change SET tail_id = :tail_id
+WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND n = :n
+
+-- name: change_move
+UPDATE change SET pos = :to_pos, message_id = :to_message, n = :to_n
+WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND n = :n
+
+-- name: message_from
+SELECT id, pos FROM message WHERE session_id = :session_id AND pos >= :pos ORDER BY pos
+
+-- name: message_newest
+SELECT id, pos FROM message WHERE session_id = :session_id AND pos < :pos ORDER BY pos DESC LIMIT 1
+
+-- name: message_to_tail
+UPDATE message SET session_id = :tail_id WHERE session_id = :session_id AND pos >= :pos
+
+-- name: part_to_tail
+UPDATE part SET session_id = :tail_id WHERE session_id = :session_id AND message_pos >= :pos
+
+-- name: part_to_tail_from
+UPDATE part SET session_id = :tail_id WHERE session_id = :session_id AND message_pos = :pos AND id >= :part_id
+
+-- name: tail_add
+INSERT INTO tail (id, session_id, message_id, part_id, pos, time_created, data)
+VALUES (:id, :session_id, :message_id, :part_id, :pos, :now, :data)
+
+-- name: tail_list
+SELECT id, message_id, part_id, pos, time_created, data FROM tail
+WHERE session_id = :session_id ORDER BY time_created, id
+
+-- name: part_in_tail
+SELECT p.id, p.type, p.data FROM tail t JOIN part p ON p.session_id = t.id
+WHERE t.session_id = :session_id AND p.id = :id
+
+-- name: copy_sources
+SELECT id, pos, parent_id FROM message WHERE session_id = :session_id AND pos < :pos ORDER BY pos
+
+-- name: copy_part_sources
+SELECT message_pos, id FROM part WHERE session_id = :session_id AND message_pos <= :pos ORDER BY message_pos, id
+
+-- name: copy_message
+INSERT INTO message (session_id, pos, id, role, parent_id, awaiting, open, data)
+SELECT :fork, pos, :id, role, :parent_id, 0, open, data FROM message WHERE session_id = :source AND pos = :pos
+
+-- name: copy_part
+INSERT INTO part (session_id, message_pos, id, type, data)
+SELECT :fork, message_pos, :id, type, data FROM part
+WHERE session_id = :source AND message_pos = :pos AND id = :old_id
+
+-- name: todo_before_time
+SELECT version, data FROM todo
+WHERE session_id = :session_id AND (pos < :pos OR (pos = :pos AND time_created < :time)) ORDER BY version DESC LIMIT 1
+
+-- name: purge_tail_part
+DELETE FROM part WHERE session_id IN (SELECT id FROM tail WHERE session_id = :session_id)
+
+-- name: purge_tail_message
+DELETE FROM message WHERE session_id IN (SELECT id FROM tail WHERE session_id = :session_id)
+
+-- name: session_project
+SELECT project_id FROM session WHERE id = :id
+
+-- name: tail_of_message
+SELECT id FROM tail WHERE session_id = :session_id AND message_id = :id AND part_id IS NOT NULL
+
+-- ---- asks and what was allowed for good
+
+-- name: ask_add
+INSERT INTO ask (id, session_id, kind, data, time_created, time_ended, answer)
+VALUES (:id, :session_id, :kind, :data, :now, NULL, NULL)
+
+-- name: ask_get
+SELECT session_id, kind, data, answer FROM ask WHERE id = :id
+
+-- name: ask_end
+UPDATE ask SET time_ended = :now, answer = :answer WHERE id = :id AND time_ended IS NULL
+
+-- name: ask_open_of_session
+SELECT a.id, a.kind, a.data, a.time_created, s.directory FROM ask a JOIN session s ON s.id = a.session_id
+WHERE a.session_id = :session_id AND a.time_ended IS NULL ORDER BY a.time_created, a.id
+
+-- name: ask_open_all
+SELECT a.id, a.kind, a.data, a.time_created, s.directory FROM ask a JOIN session s ON s.id = a.session_id
+WHERE a.time_ended IS NULL AND s.time_deleted IS NULL
+
+-- name: ask_open_of_project
+SELECT a.time_created, a.id, a.data, s.data FROM ask a JOIN session s ON s.id = a.session_id
+WHERE a.time_ended IS NULL AND a.kind = 'permission' AND s.project_id = :project_id AND s.time_deleted IS NULL
+
+-- name: permission_rule_add
+INSERT INTO permission_rule (project_id, permission, pattern, time_created)
+VALUES (:project_id, :permission, :pattern, :now) ON CONFLICT (project_id, permission, pattern) DO NOTHING
+
+-- name: permission_rule_list
+SELECT permission, pattern FROM permission_rule WHERE project_id = :project_id ORDER BY permission, pattern
+
+-- name: permission_rule_drop
+DELETE FROM permission_rule WHERE project_id = :project_id
+
+-- name: purge_ask
+DELETE FROM ask WHERE session_id = :session_id
+
+-- name: process_put
+INSERT INTO process (session_id, part_id, machine, boot, pid, pgid, started)
+VALUES (:session_id, :part_id, :machine, :boot, :pid, :pgid, :started)
+ON CONFLICT (session_id, part_id, pid) DO UPDATE SET machine = excluded.machine, boot = excluded.boot,
+    pgid = excluded.pgid, started = excluded.started
+
+-- name: process_drop
+DELETE FROM process WHERE session_id = :session_id AND part_id = :part_id AND pid = :pid
+
+-- name: process_list
+SELECT part_id, machine, boot, pid, pgid, started FROM process
+WHERE session_id = :session_id ORDER BY part_id, pid
+
+-- name: purge_process
+DELETE FROM process WHERE session_id = :session_id
+
+-- name: trust_add
+INSERT INTO trust (path, digest, time_created) VALUES (:path, :digest, :now) ON CONFLICT (path, digest) DO NOTHING
+
+-- name: trust_get
+SELECT time_created FROM trust WHERE path = :path AND digest = :digest
+
+-- name: trust_drop
+DELETE FROM trust WHERE path = :path
+
+-- name: trust_list
+SELECT path, digest, time_created FROM trust ORDER BY path, digest

@@ -30,7 +30,7 @@ FROM lease l INDEXED BY lease_held JOIN session s ON s.id = l.session_id
 WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
 
 -- name: lease_lock
-SELECT generation, owner, time_expires, status FROM lease WHERE session_id = :session_id
+SELECT generation, owner, time_expires, status, kind FROM lease WHERE session_id = :session_id
 
 -- name: event_append
 INSERT INTO event (seq, type, entity, session_id, project_id, directory, payload, progress)
@@ -113,3 +113,13 @@ FROM (
     ORDER BY search_text.rowid DESC LIMIT :limit
 ) h
 ORDER BY h.id DESC
+
+-- name: seen_put
+INSERT INTO seen (session_id, path, blob) VALUES (:session_id, :path, :blob)
+ON CONFLICT (session_id, path) DO UPDATE SET blob = excluded.blob
+
+-- name: seen_get
+SELECT blob FROM seen WHERE session_id = :session_id AND path = :path
+
+-- name: seen_drop
+DELETE FROM seen WHERE session_id = :session_id AND path = :path

@@ -1,23 +1,19 @@
 """Forks: a new session that starts as a copy of another one's messages, made inside the
 database."""
 
-import msgspec
-
-from kedge.domain import failures, wire
+from kedge.domain import failures
 from kedge.domain.errors import MessageNotFound
 from kedge.domain.events import Copy, SessionCreated
 from kedge.domain.ids import IdBlock, IdMaker
-from kedge.domain.messages import Message
 from kedge.domain.sessions import SessionInfo
-from kedge.store.rows import join_message
-from kedge.store.script import Script, batch, row, rows, run
+from kedge.store.script import Script, row, rows, run
+from kedge.store.verbs.copies import finish_copy, rename_tail_starts
 from kedge.store.verbs.interrupts import interrupt_open_messages
 from kedge.store.verbs.sessions import (
     LockedSession,
     about,
     insert_session,
     lock_live_session,
-    store_session,
 )
 from kedge.store.verbs.todos import add_version, todos_before
 from kedge.store.verbs.totals import message_totals, with_totals
@@ -42,12 +38,12 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     yield from run("fork_messages", base=block.base, **args)
     yield from run("fork_parents", fork=fork.id, origin=origin.info.id)
     yield from run("fork_parts", base=block.base + messages, **args)
-    yield from _remap_tail_starts(origin.info.id, fork.id, pos, block)
+    yield from _rename_tail_starts(origin.info.id, fork.id, pos, block)
     todos = yield from todos_before(origin.info.id, pos)
     if todos:
         yield from add_version(fork.id, todos, now=now, message_id=None, pos=pos - 1)
     info = with_totals(fork, (yield from message_totals(fork.id, 0, _LAST)))
-    yield from _finish(info, pos)
+    yield from finish_copy(info, pos)
     copy = Copy(base=block.base, suffix=block.suffix, messages=messages, parts=parts, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=copy))
     error = failures.aborted("The session was forked while this was running")
@@ -64,43 +60,8 @@ def _boundary(origin: LockedSession, message_id: str | None) -> Script[int]:
     return int(found[4])
 
 
-def _finish(info: SessionInfo, next_pos: int) -> Script[None]:
-    newest = yield from rows("message_page_back", session_id=info.id, pos=_LAST, limit=1)
-    created = 0
-    if newest:
-        message: Message = wire.decode(join_message(info.id, newest[0]), Message)
-        created = int(message.time.created)
-    yield from run("session_advance", id=info.id, next_pos=next_pos, last_created=created)
-    yield from store_session(info)
-
-
-def _remap_tail_starts(origin: str, fork: str, pos: int, block: IdBlock) -> Script[None]:
-    """Compaction parts name the message their tail starts at: let the copies name the copied
-    message."""
-    found = yield from rows("part_compactions", session_id=fork)
-    named = [(row, data) for row in found if (data := _Compaction.read(row[2])).tail_start_id]
-    if not named:
-        return
-    ids = yield from rows("message_ids_before", session_id=origin, pos=pos)
-    copies = {id: block.id("msg", n) for n, (id,) in enumerate(ids)}
-    changed = []
-    for (message_pos, id, data), part in named:
-        body = wire.decode(data, dict[str, object])
-        body["tail_start_id"] = copies.get(part.tail_start_id or "", part.tail_start_id)
-        changed.append(
-            {
-                "session_id": fork,
-                "message_pos": message_pos,
-                "id": id,
-                "data": wire.encode(body),
-            }
-        )
-    yield from batch("part_set_data", changed)
-
-
-class _Compaction(msgspec.Struct):
-    tail_start_id: str | None = None
-
-    @classmethod
-    def read(cls, data: str) -> "_Compaction":
-        return wire.decode(data, cls)
+def _rename_tail_starts(origin: str, fork: str, pos: int, block: IdBlock) -> Script[None]:
+    if (yield from rows("part_compactions", session_id=fork)):
+        ids = yield from rows("message_ids_before", session_id=origin, pos=pos)
+        copies = {id: block.id("msg", n) for n, (id,) in enumerate(ids)}
+        yield from rename_tail_starts(fork, copies)

@@ -6,7 +6,7 @@ that a paused owner's writes are refused from then on.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from kedge.domain import wire
 from kedge.domain.errors import SessionBusy
@@ -14,10 +14,16 @@ from kedge.domain.events import SessionIdle, SessionStatusChanged
 from kedge.domain.failures import Failure, aborted
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.status import Busy, Idle, SessionStatus
-from kedge.store.script import Emit, Script, row, rows, run
+from kedge.store.script import Emit, Script, ScriptMaker, row, rows, run
+from kedge.store.verbs.asks import withdraw_asks
 from kedge.store.verbs.fences import Fence, pass_fence
 from kedge.store.verbs.interrupts import interrupt_open_messages
+from kedge.store.verbs.processes import drop_processes
 from kedge.store.verbs.sessions import about, get_session_text, lock_session
+from kedge.store.verbs.timeline import abandon_calls
+
+LeaseKind: TypeAlias = Literal["turn", "revert"]
+"""What a session is taken for."""
 
 IsAlive: TypeAlias = Callable[[str, bool], bool]
 """Whether an owner still lives, given its description and whether its lease has expired."""
@@ -36,7 +42,9 @@ class LeaseState:
     project_id: str
 
 
-def acquire_lease(info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[Fence]:
+def acquire_lease(
+    info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive, kind: LeaseKind = "turn"
+) -> Script[Fence]:
     """Take the lease of a locked session, if it is free or its owner is gone.
 
     The caller says when the session is busy: `status_event` belongs behind what the run begins
@@ -46,10 +54,13 @@ def acquire_lease(info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive)
     held = yield from row("lease_lock", session_id=info.id)
     generation = 1
     if held is not None:
-        last, holder, expires, _ = held
+        last, holder, expires = held[:3]
         if holder is not None and is_alive(holder, expires <= now):
             raise SessionBusy(info.id)
         generation = last + 1
+        if holder is not None:
+            # Whoever gives a lease back withdraws this; an owner that is gone could not.
+            yield from withdraw_asks(info, now)
     yield from run(
         "lease_take",
         session_id=info.id,
@@ -58,6 +69,7 @@ def acquire_lease(info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive)
         now=now,
         time_expires=now + ttl,
         status=wire.encode(Busy()),
+        kind=kind,
     )
     return Fence(info.id, generation)
 
@@ -87,39 +99,41 @@ def release_lease(fence: Fence) -> Script[SessionInfo]:
     return info
 
 
-def release_unless_asked(fence: Fence, answered: str) -> Script[str | None]:
-    """Give the lease back, unless a user message waits for an answer: then its id is returned
-    instead.
-
-    `answered` is the message that this run has answered.
-    """
-    info = (yield from lock_session(fence.session_id)).info
-    yield from pass_fence(fence)
-    yield from run("message_answered", session_id=info.id, id=answered)
-    waiting = yield from row("message_first_awaiting", session_id=info.id)
-    if waiting is not None:
-        return str(waiting[0])
-    yield from free_lease(info)
-    return None
-
-
 def free_lease(info: SessionInfo) -> Script[None]:
-    """Make a locked session idle, whatever waits, and close the requests that were made of its
-    run."""
-    now = yield from clock()
-    idle = wire.encode(Idle())
-    yield from run("lease_release", session_id=info.id, status=idle, now=now)
-    yield from run("request_handle_all", session_id=info.id, now=now)
-    yield status_event(info, Idle())
+    """Make a locked session idle, whatever waits, and tell that its turn is over."""
+    yield from drop_lease(info)
     yield about(info, SessionIdle(sessionID=info.id), "")
 
 
+def drop_lease(info: SessionInfo) -> Script[None]:
+    """Make a locked session idle, and close what it asked and what was asked of its run.
+
+    No turn is over by this: programs ring a bell when one is.
+    """
+    now = yield from clock()
+    # What is at work without having ended by itself has no end that could be told.
+    yield from abandon_calls(info.id)
+    yield from drop_processes(info.id)
+    idle = wire.encode(Idle())
+    yield from run("lease_release", session_id=info.id, status=idle, now=now)
+    yield from run("request_handle_all", session_id=info.id, now=now)
+    yield from withdraw_asks(info, now)
+    yield status_event(info, Idle())
+
+
 def take_over(
-    session_id: str, owner: str, *, is_alive: IsAlive, now: int, error: Failure
+    session_id: str,
+    owner: str,
+    *,
+    is_alive: IsAlive,
+    now: int,
+    error: Failure,
+    closing: ScriptMaker[None] | None = None,
 ) -> Script[bool]:
     """End the run of an owner that is gone: close what it left open and make the session idle.
 
-    Tells whether there was such a run. From here on the old owner's writes are refused.
+    Tells whether there was such a run. From here on the old owner's writes are refused. `closing`
+    records how its calls ended. Prompts that it has not taken up still wait.
     """
     info = (yield from lock_session(session_id)).info
     held = yield from row("lease_lock", session_id=session_id)
@@ -130,6 +144,8 @@ def take_over(
     except SessionBusy:
         return False
     yield from interrupt_open_messages(info, now, error)
+    if closing is not None:
+        yield from closing()
     yield from free_lease(info)
     return True
 
@@ -167,6 +183,12 @@ def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
         return None, False, Idle()
     status: SessionStatus = wire.decode(found[3], SessionStatus)
     return found[1], found[2] <= now, status
+
+
+def lease_expiry(session_id: str) -> Script[int | None]:
+    """When the lease of a session expires, or did; None if it never had one."""
+    found = yield from row("lease_get", session_id=session_id)
+    return None if found is None else int(found[2])
 
 
 def run_of(session_id: str) -> Script[tuple[str | None, bool, int]]:

@@ -38,6 +38,8 @@ class MessagePage:
     messages: list[MessageText]
     older: PageCursor | None
     newer: PageCursor | None
+    last: PageCursor | None
+    """The newest of them, whether or not there are newer ones."""
 
 
 def put_message(
@@ -102,6 +104,19 @@ def _update(message: Message, old: Row) -> Script[Message]:
     return stored
 
 
+def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
+    """The newest answer to a prompt. If that is no whole answer, because another prompt came in
+    between and was answered with it, the newest that there is."""
+    found = yield from rows("message_last_answers", session_id=session_id, id=id)
+    if not found:
+        return None
+    newest = found[0]
+    own = next((each for each in found if each[2] == id), newest)
+    message = wire.decode(join_message(session_id, own), AssistantMessage)
+    is_whole = message.finish != "tool-calls" or message.error is not None
+    return (yield from get_message(session_id, own[0] if is_whole else newest[0]))
+
+
 def get_message(session_id: str, id: str) -> Script[MessageText]:
     """A message with its parts."""
     yield from get_session_text(session_id)
@@ -137,8 +152,8 @@ def message_page(
         more_older, more_newer = True, len(found) > limit
     texts = yield from _with_parts(session_id, page)
     older = PageCursor(page[0][4], page[0][0]) if page and more_older else None
-    newer = PageCursor(page[-1][4], page[-1][0]) if page and more_newer else None
-    return MessagePage(texts, older, newer)
+    last = PageCursor(page[-1][4], page[-1][0]) if page else None
+    return MessagePage(texts, older, last if more_newer else None, last)
 
 
 def remove_message(session_id: str, id: str, *, fence: Fence | None = None) -> Script[bool]:

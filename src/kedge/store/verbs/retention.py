@@ -6,16 +6,13 @@ from dataclasses import dataclass
 import msgspec
 
 from kedge.domain import wire
-from kedge.domain.events import MessageUpdated, PartUpdated, SessionCreated, frame, read_frame
-from kedge.domain.messages import Message
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.events import SessionCreated, frame, read_frame
 from kedge.domain.values import Value
-from kedge.store.rows import join_message
-from kedge.store.script import Row, Script, row, rows, run
+from kedge.store.script import Script, row, rows, run
+from kedge.store.verbs.copies import announce_copy
 from kedge.store.verbs.eventlog import compact_session_events, log_head
-from kedge.store.verbs.parts import decode_part
-from kedge.store.verbs.search import COPIED, forget_session
-from kedge.store.verbs.sessions import about, lock_session
+from kedge.store.verbs.search import forget_session
+from kedge.store.verbs.sessions import lock_session
 
 _ROUND = "compaction"
 _SETTLED_AT_ONCE = 50
@@ -26,10 +23,19 @@ _PURGED = (
     "purge_share",
     "purge_lease",
     "purge_request",
+    "purge_ask",
+    "purge_tail_part",
+    "purge_tail_message",
     "purge_tail",
     "purge_change",
     "purge_plan_step",
     "purge_plan",
+    "purge_call",
+    "purge_process",
+    "purge_seen",
+    "purge_head",
+    "purge_task_turn",
+    "purge_task_parent",
     "purge_event",
 )
 
@@ -38,6 +44,12 @@ def expired_sessions(before: int, limit: int) -> Script[list[str]]:
     """Sessions that were deleted before a time, longest ago first."""
     found = yield from rows("session_expired", before=before, limit=limit)
     return [id for (id,) in found]
+
+
+def project_of_session(id: str) -> Script[str]:
+    """The project of a session, deleted or not; empty if the session is gone for good."""
+    found = yield from row("session_project", id=id)
+    return "" if found is None else str(found[0])
 
 
 def purge_session(id: str, before: int) -> Script[bool]:
@@ -57,6 +69,16 @@ def purge_session(id: str, before: int) -> Script[bool]:
         yield from run(query, session_id=id)
     yield from run("purge_session", id=id)
     return True
+
+
+def is_purged(id: str) -> Script[bool]:
+    """Whether this is a session that there was, and that was removed for good.
+
+    One that the database never heard of is not: it may be another database's.
+    """
+    if (yield from project_of_session(id)):
+        return False
+    return (yield from row("event_of_deletion", session_id=id)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +159,7 @@ def settle_fork(fork: str, pos: int) -> Script[int | None]:
         "message_page_forth", session_id=fork, pos=pos - 1, limit=_SETTLED_AT_ONCE
     )
     for each in page:
-        yield from _announce_copy(info, each)
+        yield from announce_copy(info, each)
     if len(page) == _SETTLED_AT_ONCE:
         return int(page[-1][4]) + 1
     seq, id, properties = created
@@ -157,14 +179,3 @@ def _copied_by(fork: str) -> Script[tuple[int, str, SessionCreated] | None]:
     if isinstance(properties, SessionCreated) and properties.copy and properties.copy.messages:
         return seq, id, properties
     return None
-
-
-def _announce_copy(info: SessionInfo, found: Row) -> Script[None]:
-    message: Message = wire.decode(join_message(info.id, found), Message)
-    yield about(info, MessageUpdated(sessionID=info.id, info=message), f"message:{message.id}")
-    pos = found[4]
-    parts = yield from rows("part_range", session_id=info.id, first=pos, last=pos)
-    for _, id, type, data in parts:
-        part = decode_part(info.id, message.id, (id, type, data))
-        update = PartUpdated(sessionID=info.id, part=part, time=info.time.updated, extra=COPIED)
-        yield about(info, update, f"part:{message.id} {id}")

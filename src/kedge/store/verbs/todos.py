@@ -10,7 +10,7 @@ from kedge.domain.todos import Todo
 from kedge.store.rows import MAX_SESSION_BYTES, check_size
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.sessions import about, get_session_text, lock_live_session
+from kedge.store.verbs.sessions import LockedSession, about, get_session_text, lock_live_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ def put_todos(
     message_id: str | None = None,
     fence: Fence | None = None,
 ) -> Script[None]:
-    """Replace the whole list. Without a message the version belongs to the newest one there is."""
+    """Replace the whole list. Without a message the version belongs to the newest one there is;
+    what a pending revert hides is not."""
     locked = yield from lock_live_session(session_id, fence)
-    pos = locked.next_pos - 1
+    pos = yield from _newest(locked)
     if message_id is not None:
         found = yield from row("message_get", session_id=session_id, id=message_id)
         if found is None:
@@ -42,6 +43,15 @@ def put_todos(
     yield from add_version(session_id, todos, now=now, message_id=message_id, pos=pos)
     event = TodoUpdated(sessionID=session_id, todos=list(todos), messageID=message_id)
     yield about(locked.info, event, "todo")
+
+
+def _newest(locked: LockedSession) -> Script[int]:
+    revert = locked.info.revert
+    if revert is not None:
+        found = yield from row("message_get", session_id=locked.info.id, id=revert.messageID)
+        if found is not None:
+            return int(found[4]) - 1
+    return locked.next_pos - 1
 
 
 def add_version(

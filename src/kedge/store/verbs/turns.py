@@ -4,19 +4,20 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from kedge.domain.errors import InvalidInput
 from kedge.domain.events import SessionErrored
 from kedge.domain.failures import Failure, aborted
-from kedge.domain.messages import AssistantMessage, UserMessage
-from kedge.domain.parts import Part, StepFinishPart, StepStartPart
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.messages import AssistantMessage, Message, UserMessage
+from kedge.domain.parts import Part, PatchPart, StepFinishPart, StepStartPart
+from kedge.domain.sessions import SessionInfo, SessionSummary
 from kedge.domain.status import Busy
 from kedge.store.script import Emit, Script, row
-from kedge.store.verbs.fences import Fence
+from kedge.store.verbs.fences import Fence, pass_fence
+from kedge.store.verbs.finals import make_final
 from kedge.store.verbs.interrupts import interrupt_open_messages
-from kedge.store.verbs.leases import IsAlive, acquire_lease, status_event
+from kedge.store.verbs.leases import IsAlive, acquire_lease, release_lease, status_event
 from kedge.store.verbs.messages import put_message_of
 from kedge.store.verbs.parts import put_part
+from kedge.store.verbs.prompts import drop_prompts, put_prompt, take_prompts, waiting_prompts
 from kedge.store.verbs.sessions import about, lock_live_session, lock_session, save_session
 
 
@@ -33,18 +34,40 @@ def begin_turn(
     """Take the session and store the prompt; `change` is what the prompt does to the session
     object."""
     locked = yield from lock_live_session(message.sessionID)
-    if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is not None:
-        raise InvalidInput(f"a message {message.id} exists already", field="message_id")
-    fence = yield from acquire_lease(locked.info, owner, ttl=ttl, is_alive=is_alive)
-    left_over = aborted("The process that ran this session ended before it was finished")
-    yield from interrupt_open_messages(locked.info, now, left_over)
-    yield from put_message_of(locked, message)
-    for part in parts:
-        yield from put_part(part, now=now)
-    info = change((yield from lock_session(locked.info.id)).info)
-    yield from save_session(info)
-    yield status_event(info, Busy())
+    fence = yield from _take(locked.info, owner, ttl=ttl, is_alive=is_alive, now=now)
+    yield from make_final(locked, now=now)
+    yield from put_prompt(locked, message, parts, change, now=now)
+    yield status_event(locked.info, Busy())
     return fence
+
+
+def resume_turn(
+    session_id: str, *, owner: str, ttl: int, is_alive: IsAlive, now: int
+) -> Script[tuple[Fence, list[UserMessage]] | None]:
+    """Take the session to answer the prompts that wait, oldest first; None if there is none."""
+    locked = yield from lock_live_session(session_id)
+    if not (yield from waiting_prompts(session_id)):
+        return None
+    fence = yield from _take(locked.info, owner, ttl=ttl, is_alive=is_alive, now=now)
+    waiting = yield from take_prompts(session_id, fence)
+    yield status_event(locked.info, Busy())
+    return fence, waiting
+
+
+def _take(info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive, now: int) -> Script[Fence]:
+    fence = yield from acquire_lease(info, owner, ttl=ttl, is_alive=is_alive)
+    left_over = aborted("The process that ran this session ended before it was finished")
+    yield from interrupt_open_messages(info, now, left_over)
+    return fence
+
+
+def store_message(message: Message, *, now: int) -> Script[Message]:
+    """Store a message outside of a turn; a new one makes a pending revert final as a prompt does,
+    else it would be among what is hidden."""
+    locked = yield from lock_live_session(message.sessionID)
+    if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is None:
+        yield from make_final(locked, now=now)
+    return (yield from put_message_of(locked, message))
 
 
 def begin_step(
@@ -60,14 +83,31 @@ def begin_step(
 
 
 def finish_step(
-    message: AssistantMessage, finish: StepFinishPart, *, fence: Fence, now: int
+    message: AssistantMessage,
+    finish: StepFinishPart,
+    patch: PatchPart | None = None,
+    summary: SessionSummary | None = None,
+    *,
+    fence: Fence,
+    now: int,
 ) -> Script[None]:
-    """Store how a step ended, first that it did and then when."""
+    """Store how a step ended, first that it did, then what it changed and when it was over."""
     locked = yield from lock_live_session(message.sessionID, fence)
     yield from put_part(finish, now=now)
     yield from put_message_of(locked, message)
+    if patch is not None:
+        yield from put_part(patch, now=now)
+    if summary is not None:
+        yield from _summarise(message.sessionID, summary)
     time = msgspec.structs.replace(message.time, completed=now)
     yield from put_message_of(locked, msgspec.structs.replace(message, time=time))
+
+
+def _summarise(session_id: str, summary: SessionSummary) -> Script[None]:
+    # Read again: the totals may just have changed.
+    info = (yield from lock_session(session_id)).info
+    if info.summary != summary:
+        yield from save_session(msgspec.structs.replace(info, summary=summary))
 
 
 def fail_step(
@@ -75,9 +115,39 @@ def fail_step(
 ) -> Script[None]:
     """Close what is open in a run that cannot go on, and say why unless that was told before."""
     info = (yield from lock_live_session(session_id, fence)).info
-    yield from interrupt_open_messages(info, now, error)
     if tell:
         yield session_error(info, error)
+    yield from interrupt_open_messages(info, now, error)
+
+
+def summarise_turn(message: UserMessage, *, fence: Fence) -> Script[None]:
+    """Store a prompt with what its turn changed, while the run goes on to another one."""
+    yield from put_message_of((yield from lock_live_session(fence.session_id, fence)), message)
+
+
+def finish_turn(
+    message: UserMessage | None, *, fence: Fence, drops_prompts: bool = False
+) -> Script[SessionInfo]:
+    """Give the lease back; `message` is the prompt with what the turn changed, if it did.
+
+    Prompts that wait are left to the next run, or to nobody.
+    """
+    locked = yield from lock_session(fence.session_id)
+    yield from pass_fence(fence)
+    if message is not None and locked.time_deleted is None:
+        yield from put_message_of(locked, message)
+    if drops_prompts:
+        yield from drop_prompts(fence.session_id)
+    return (yield from release_lease(fence))
+
+
+def finish_unless_asked(message: UserMessage | None, *, fence: Fence) -> Script[SessionInfo | None]:
+    """Give the lease back as `finish_turn` does, unless a prompt waits for an answer."""
+    yield from lock_session(fence.session_id)
+    yield from pass_fence(fence)
+    if (yield from waiting_prompts(fence.session_id)):
+        return None
+    return (yield from finish_turn(message, fence=fence))
 
 
 def session_error(info: SessionInfo, error: Failure) -> Emit:

@@ -13,17 +13,26 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import ModuleType
 
 from kedge.testing.store import (
+    asks,
+    boundaries,
     concurrency,
     events,
+    finals,
     forks,
     leases,
     lists,
     messages,
     parts,
+    plans,
+    processes,
     projects,
+    prompts,
     search,
     sessions,
+    spans,
+    tails,
     todos,
+    trust,
 )
 from kedge.testing.store.database import Database, StoreCheck
 
@@ -46,9 +55,18 @@ _MODULES = (
     todos,
     forks,
     leases,
+    asks,
+    processes,
+    prompts,
     events,
     projects,
     search,
+    boundaries,
+    plans,
+    spans,
+    finals,
+    tails,
+    trust,
     concurrency,
 )
 

@@ -18,7 +18,6 @@ from kedge.store.verbs.leases import (
     held_leases,
     lease_of,
     release_lease,
-    release_unless_asked,
     renew_leases,
     set_status,
     take_over,
@@ -115,21 +114,6 @@ async def a_fence_holds_a_session_it_was_not_made_for(database: Database) -> Non
         message = await scene.add_user(info)
         with refused(LeaseLost):
             await scene.write(put_part, scene.text(message), now=START, fence=Fence(info.id, 1))
-
-
-async def a_waiting_message_keeps_the_lease(database: Database) -> None:
-    """Release hands out the oldest message that waits for an answer until all are answered."""
-    async with opened(database) as scene:
-        info = await scene.add_session()
-        one = await scene.write(put_message, scene.user(info), awaiting=True)
-        fence = await scene.acquire(info)
-        two = await scene.write(put_message, scene.user(info), awaiting=True)
-        await scene.add_user(info)
-        assert await scene.write(release_unless_asked, fence, answered="msg_none") == one.id
-        assert await scene.write(release_unless_asked, fence, answered=one.id) == two.id
-        assert (await scene.read(lease_of, info.id))[0] == "owner"
-        assert await scene.write(release_unless_asked, fence, answered=two.id) is None
-        assert await scene.read(lease_of, info.id) == (None, False, Idle())
 
 
 async def statuses_are_stored_and_announced(database: Database) -> None:

@@ -1,0 +1,98 @@
+"""Prompts: those that a run begins with, those that wait for it, those that nobody answers."""
+
+from collections.abc import Callable, Sequence
+
+from kedge.domain import wire
+from kedge.domain.errors import InvalidInput
+from kedge.domain.messages import UserMessage
+from kedge.domain.parts import Part
+from kedge.domain.sessions import SessionInfo
+from kedge.store.rows import join_message
+from kedge.store.script import Script, row, rows, run
+from kedge.store.verbs.changes import begin_task_turn
+from kedge.store.verbs.fences import Fence
+from kedge.store.verbs.finals import make_final
+from kedge.store.verbs.leases import IsAlive, clock
+from kedge.store.verbs.messages import put_message_of
+from kedge.store.verbs.parts import put_part
+from kedge.store.verbs.sessions import (
+    LockedSession,
+    lock_live_session,
+    lock_session,
+    save_session,
+)
+
+Change = Callable[[SessionInfo], SessionInfo]
+"""What a prompt does to the session object."""
+
+
+def put_prompt(
+    locked: LockedSession,
+    message: UserMessage,
+    parts: Sequence[Part],
+    change: Change,
+    *,
+    now: int,
+    awaiting: bool = False,
+) -> Script[UserMessage]:
+    """Store a prompt of a locked session: the message, its parts, then the session."""
+    if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is not None:
+        raise InvalidInput(f"a message {message.id} exists already", field="message_id")
+    stored = yield from put_message_of(locked, message, awaiting=awaiting)
+    if locked.info.parentID is not None:
+        yield from begin_task_turn(message.sessionID, locked.next_pos, locked.info.parentID)
+    for part in parts:
+        yield from put_part(part, now=now)
+    yield from save_session(change((yield from lock_session(locked.info.id)).info))
+    assert isinstance(stored, UserMessage)
+    return stored
+
+
+def add_prompt(
+    message: UserMessage, parts: Sequence[Part], change: Change, *, now: int
+) -> Script[UserMessage]:
+    """Store a prompt that is not to be answered; it makes a pending revert final as others do."""
+    locked = yield from lock_live_session(message.sessionID)
+    yield from make_final(locked, now=now)
+    return (yield from put_prompt(locked, message, parts, change, now=now))
+
+
+def queue_prompt(
+    message: UserMessage, parts: Sequence[Part], change: Change, *, is_alive: IsAlive, now: int
+) -> Script[UserMessage | None]:
+    """Leave a prompt for the turn that the session is busy with; None if there is none.
+
+    A revert has the session too, but would hide the prompt.
+    """
+    locked = yield from lock_live_session(message.sessionID)
+    held = yield from row("lease_lock", session_id=message.sessionID)
+    if held is None or held[1] is None or held[4] != "turn":
+        return None
+    if not is_alive(held[1], held[2] <= (yield from clock())):
+        return None
+    return (yield from put_prompt(locked, message, parts, change, now=now, awaiting=True))
+
+
+def waiting_prompts(session_id: str) -> Script[list[UserMessage]]:
+    """The prompts that no run has taken up yet, oldest first."""
+    found = yield from rows("message_awaiting", session_id=session_id)
+    return [wire.decode(join_message(session_id, each), UserMessage) for each in found]
+
+
+def take_prompts(session_id: str, fence: Fence) -> Script[list[UserMessage]]:
+    """The prompts that wait, oldest first; from here on they are the run's to answer."""
+    yield from lock_live_session(session_id, fence)
+    found = yield from waiting_prompts(session_id)
+    if found:
+        yield from drop_prompts(session_id)
+    return found
+
+
+def drop_prompts(session_id: str) -> Script[None]:
+    """No prompt waits any more."""
+    yield from run("message_none_awaiting", session_id=session_id)
+
+
+def withdraw_prompt(session_id: str, id: str) -> Script[None]:
+    """A prompt does not wait any more, unless a run has taken it up already."""
+    yield from run("message_not_awaiting", session_id=session_id, id=id)

@@ -1,0 +1,97 @@
+"""Stretches of a conversation: the changes made in one, and the snapshot that belongs to a
+message."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kedge.domain.errors import InvalidInput, MessageNotFound, SnapshotNotFound
+from kedge.store.script import Row, Script, row, rows
+from kedge.store.verbs.changes import StoredChange, family_changes
+from kedge.store.verbs.sessions import get_session_text
+from kedge.store.verbs.standing import standing_changes
+
+
+def changes_of(
+    session_id: str, message_id: str | None = None, until: str | None = None
+) -> Script[list[StoredChange]]:
+    """The changes of a session and its subtasks: all that stand; those of one message, which for a
+    user message is its whole turn; or those from one message, or the first, to before another."""
+    yield from get_session_text(session_id)
+    if until is not None:
+        first = 0 if message_id is None else (yield from _message(session_id, message_id))[4]
+        end = (yield from _message(session_id, until))[4]
+        if end <= first:
+            raise InvalidInput("until must come after the message", field="until")
+        return (yield from family_changes(session_id, first, end - 1))
+    if message_id is None:
+        return (yield from standing_changes(session_id))
+    found: list[StoredChange] = []
+    message = yield from _message(session_id, message_id)
+    for first, last in _runs((yield from _turn(session_id, message))):
+        found += yield from family_changes(session_id, first, last)
+    return found
+
+
+def snapshot_at(session_id: str, message_id: str) -> Script[str]:
+    """The snapshot of the files as of a message.
+
+    An assistant message: as its step left them, or found them if it never ended. A user message: as
+    they were when it was answered first; before that, as the last step before it left them.
+    """
+    yield from get_session_text(session_id)
+    message = yield from _message(session_id, message_id)
+    role, pos = message[1], message[4]
+    if role == "assistant":
+        steps = yield from rows("part_steps", session_id=session_id, pos=pos)
+        found = next((data for type, data in reversed(steps) if type == "step-finish"), None)
+        if found is None and (
+            yield from row("tail_of_message", session_id=session_id, id=message_id)
+        ):
+            raise SnapshotNotFound(f"of message {message_id}", "the end of its step was taken back")
+        if found is None and steps:
+            found = steps[0][1]
+    else:
+        found = yield from _before_answer(session_id, pos)
+    if found is None:
+        raise SnapshotNotFound(f"of message {message_id}", "no step has begun there")
+    snapshot = msgspec.json.decode(found).get("snapshot")
+    if snapshot is None:
+        raise SnapshotNotFound(f"of message {message_id}", "none could be taken at that time")
+    return str(snapshot)
+
+
+def _before_answer(session_id: str, pos: int) -> Script[str | None]:
+    answer = yield from row("message_next_answer", session_id=session_id, pos=pos)
+    if answer is not None:
+        steps = yield from rows("part_steps", session_id=session_id, pos=answer[0])
+        return next((data for type, data in steps if type == "step-start"), None)
+    last = yield from row("part_last_finish", session_id=session_id, pos=pos)
+    return None if last is None else str(last[0])
+
+
+def _message(session_id: str, id: str) -> Script[Row]:
+    found = yield from row("message_get", session_id=session_id, id=id)
+    if found is None:
+        raise MessageNotFound(id)
+    return found
+
+
+def _turn(session_id: str, message: Row) -> Script[list[int]]:
+    """The positions of a message and of those that answer it."""
+    id, role, _, _, pos = message
+    if role == "assistant":
+        return [pos]
+    answers = yield from rows("message_answers", session_id=session_id, pos=pos, parent_id=id)
+    return [pos, *(answer for (answer,) in answers)]
+
+
+def _runs(positions: Iterable[int]) -> list[tuple[int, int]]:
+    """Rising positions as first and last of neighbours: another message may stand in between."""
+    runs: list[tuple[int, int]] = []
+    for pos in positions:
+        if runs and runs[-1][1] == pos - 1:
+            runs[-1] = runs[-1][0], pos
+        else:
+            runs.append((pos, pos))
+    return runs

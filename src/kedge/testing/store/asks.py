@@ -1,0 +1,456 @@
+"""Checks of asks: who may ask and answer, what an answer does to others, and that none is left."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kedge.domain.errors import (
+    InvalidInput,
+    LeaseLost,
+    PermissionNotFound,
+    QuestionNotFound,
+    SessionNotFound,
+    TooLarge,
+)
+from kedge.domain.failures import aborted
+from kedge.domain.permissions import PermissionReply, PermissionRequest, PermissionRule
+from kedge.domain.questions import QuestionInfo, QuestionOption, QuestionRequest
+from kedge.domain.sessions import SessionInfo
+from kedge.store.verbs.asks import (
+    REJECTED,
+    WITHDRAWN,
+    Answer,
+    add_ask,
+    allowed_in,
+    answer_of,
+    answer_permission,
+    answer_question,
+    forget_allowed,
+    open_asks,
+    reject_question,
+    rules_for,
+    withdraw_ask,
+)
+from kedge.store.verbs.deletion import stop_and_delete
+from kedge.store.verbs.fences import Fence
+from kedge.store.verbs.leases import release_lease, take_over
+from kedge.store.verbs.retention import compact_session, purge_session
+from kedge.store.verbs.sessions import restore_session
+from kedge.testing.replay import both
+from kedge.testing.store.database import Database
+from kedge.testing.store.scene import START, Scene, opened, refused
+
+ONCE = Answer(reply="once")
+ALWAYS = Answer(reply="always")
+
+
+def permission(scene: Scene, info: SessionInfo, *patterns: str, **given: Any) -> PermissionRequest:  # noqa: ANN401 - any field
+    """A permission to be asked for, of `bash` unless told otherwise."""
+    values: dict[str, Any] = {
+        "id": scene.ids.permission(),
+        "sessionID": info.id,
+        "permission": "bash",
+        "patterns": list(patterns),
+        "metadata": {},
+        "always": [f"{pattern.split()[0]} *" for pattern in patterns],
+    }
+    return PermissionRequest(**{**values, **given})
+
+
+def question(scene: Scene, info: SessionInfo, *texts: str) -> QuestionRequest:
+    """Questions to be asked, each with the same two options."""
+    options = [QuestionOption(label="Red"), QuestionOption(label="Blue")]
+    asked = [QuestionInfo(question=text, header=text, options=options) for text in texts]
+    return QuestionRequest(id=scene.ids.question(), sessionID=info.id, questions=asked)
+
+
+async def _ask(
+    scene: Scene, fence: Fence, request: PermissionRequest | QuestionRequest
+) -> Answer | None:
+    """Ask, a moment after what was asked before."""
+    scene.clock.advance(1)
+    return await scene.bulk(add_ask, request, fence=fence, now=scene.clock.now())
+
+
+async def _reply(scene: Scene, id: str, answer: Answer) -> None:
+    """Answer a permission."""
+    await scene.write(answer_permission, id, answer, now=scene.clock.now())
+
+
+async def _waiting(scene: Scene, info: SessionInfo | None = None) -> list[str]:
+    """The ids of what waits for an answer, oldest first."""
+    found = await scene.store.scan(partial(open_asks, None if info is None else info.id))
+    return [each.request.id for each in found]
+
+
+async def _told(scene: Scene, after: int) -> list[tuple[str, dict[str, Any]]]:
+    """The events about asks after a number, without their ids."""
+    found = [
+        (event.type, msgspec.json.decode(event.payload)["properties"])
+        for event in await scene.events(after)
+    ]
+    return [each for each in found if each[0].startswith(("permission.", "question."))]
+
+
+async def _head(scene: Scene) -> int:
+    """The number of the newest event."""
+    return (await scene.events())[-1].seq
+
+
+async def an_ask_is_told_with_its_row(database: Database) -> None:
+    """It is listed oldest first and announced as it is on the wire, and others see it too."""
+    async with opened(database) as scene, opened(database) as other:
+        info = await scene.add_session(directory="/srv/work/sub")
+        fence = await scene.acquire(info)
+        start = await _head(scene)
+        first, second = permission(scene, info, "ls"), question(scene, info, "Which?")
+        for request in (first, second):
+            assert await _ask(scene, fence, request) is None
+        assert await _waiting(other) == await _waiting(other, info) == [first.id, second.id]
+        assert [name for name, _ in await _told(other, start)] == [
+            "permission.asked",
+            "question.asked",
+        ]
+        assert (await _told(other, start))[0][1] == {
+            "id": first.id,
+            "sessionID": info.id,
+            "permission": "bash",
+            "patterns": ["ls"],
+            "metadata": {},
+            "always": ["ls *"],
+        }
+        found = await other.store.scan(open_asks)
+        assert [each.directory for each in found] == ["/srv/work/sub"] * 2
+        assert await other.read(answer_of, first.id) is None
+        replay, tables = await both(scene.store)
+        assert replay == tables
+        assert set(tables.sessions[info.id].asks) == {first.id, second.id}
+
+
+async def only_a_run_asks(database: Database) -> None:
+    """Without its lease, or in a session that is gone, nothing is asked."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        await scene.write(release_lease, fence)
+        with refused(LeaseLost):
+            await _ask(scene, fence, permission(scene, info, "ls"))
+        fence = await scene.acquire(info)
+        await scene.write(stop_and_delete, info.id, "other", START)
+        with refused(LeaseLost):
+            await _ask(scene, fence, permission(scene, info, "ls"))
+        with refused(SessionNotFound):
+            await _ask(scene, Fence("ses_none", 1), permission(scene, scene.session(), "ls"))
+        assert await _waiting(scene) == []
+
+
+async def an_ask_is_answered_once(database: Database) -> None:
+    """The first answer counts, from whatever process; later ones hear that nobody waits."""
+    async with opened(database) as one, opened(database) as two:
+        info = await one.add_session()
+        fence = await one.acquire(info)
+        for n in range(3):
+            request = permission(one, info, "ls", id=f"per_{n}")
+            await _ask(one, fence, request)
+            start = await _head(one)
+            replies: list[PermissionReply] = ["once", "reject"]
+            outcomes = await asyncio.gather(
+                *(
+                    _reply(scene, request.id, Answer(reply=reply))
+                    for scene, reply in zip((one, two), replies, strict=True)
+                ),
+                return_exceptions=True,
+            )
+            assert sorted(type(each).__name__ for each in outcomes) == [
+                "NoneType",
+                "PermissionNotFound",
+            ]
+            [(name, properties)] = await _told(two, start)
+            assert name == "permission.replied"
+            answer = await two.read(answer_of, request.id)
+            assert answer is not None
+            assert properties["reply"] == answer.reply == replies[outcomes.index(None)]
+        assert await _waiting(two) == []
+
+
+async def what_nobody_waits_for_cannot_be_answered(database: Database) -> None:
+    """An id that was never asked, or is another kind of ask, is unknown."""
+    async with opened(database) as scene:
+        info, other = await scene.add_session(), await scene.add_session()
+        fence = await scene.acquire(info)
+        wanted, which = permission(scene, info, "ls"), question(scene, info, "Which?")
+        await _ask(scene, fence, wanted)
+        await _ask(scene, fence, which)
+        for id in ("per_none", which.id):
+            with refused(PermissionNotFound):
+                await _reply(scene, id, ONCE)
+        for id in ("que_none", wanted.id):
+            with refused(QuestionNotFound):
+                await scene.write(answer_question, id, [], now=START)
+            with refused(QuestionNotFound):
+                await scene.write(reject_question, id, now=START)
+        with refused(PermissionNotFound):
+            await scene.write(answer_permission, wanted.id, ONCE, now=START, session_id=other.id)
+        await scene.write(answer_permission, wanted.id, ONCE, now=START, session_id=info.id)
+        assert await _waiting(scene) == [which.id]
+
+
+async def a_rejection_rejects_what_else_the_session_waits_for(database: Database) -> None:
+    """Its permissions, not its questions, and nothing of other sessions."""
+    async with opened(database) as scene:
+        info, other = await scene.add_session(), await scene.add_session()
+        fence, others = await scene.acquire(info), await scene.acquire(other)
+        one, two = permission(scene, info, "ls"), permission(scene, info, "rm x")
+        which, third = question(scene, info, "Which?"), permission(scene, other, "ls")
+        for request in (one, two, which):
+            await _ask(scene, fence, request)
+        await _ask(scene, others, third)
+        start = await _head(scene)
+        await _reply(scene, one.id, REJECTED)
+        assert await _waiting(scene) == [which.id, third.id]
+        assert [each["requestID"] for _, each in await _told(scene, start)] == [one.id, two.id]
+        assert await scene.read(answer_of, two.id) == REJECTED
+
+
+async def a_rejection_with_a_message_rejects_only_itself(database: Database) -> None:
+    """The message is kept for the call that waits; it is not on the wire."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        one, two = permission(scene, info, "ls"), permission(scene, info, "rm x")
+        for request in (one, two):
+            await _ask(scene, fence, request)
+        start = await _head(scene)
+        corrected = Answer(reply="reject", message="use mv")
+        await _reply(scene, one.id, corrected)
+        assert await _waiting(scene) == [two.id]
+        assert await scene.read(answer_of, one.id) == corrected
+        assert await _told(scene, start) == [
+            (
+                "permission.replied",
+                {"sessionID": info.id, "requestID": one.id, "reply": "reject"},
+            )
+        ]
+
+
+async def what_is_allowed_for_good_releases_others(database: Database) -> None:
+    """Asks of the project that need no more than that are answered with it, in any session; those
+    that need more, and those of other projects, wait on."""
+    async with opened(database) as scene:
+        here, near = await scene.add_session(), await scene.add_session()
+        far = await scene.add_session(projectID="elsewhere")
+        fences = {each.id: await scene.acquire(each) for each in (here, near, far)}
+        one = permission(scene, here, "echo a")
+        same, more = permission(scene, here, "echo b"), permission(scene, here, "echo a", "rm a")
+        sibling, foreign = permission(scene, near, "echo"), permission(scene, far, "echo a")
+        edit = permission(scene, here, "echo a", permission="edit")
+        for request in (one, same, more, sibling, foreign, edit):
+            await _ask(scene, fences[request.sessionID], request)
+        start = await _head(scene)
+        await _reply(scene, one.id, ALWAYS)
+        assert await _waiting(scene) == [more.id, foreign.id, edit.id]
+        ended = await _told(scene, start)
+        assert ended[0][1]["requestID"] == one.id
+        assert {each["requestID"] for _, each in ended} == {one.id, same.id, sibling.id}
+        assert {each["reply"] for _, each in ended} == {"always"}
+        replay, tables = await both(scene.store)
+        assert replay == tables
+
+
+async def what_is_allowed_for_good_is_not_asked_again(database: Database) -> None:
+    """The rule is kept for the project, and answers before anything is asked, until it is
+    forgotten."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        one = permission(scene, info, "echo a")
+        await _ask(scene, fence, one)
+        await _reply(scene, one.id, ALWAYS)
+    async with opened(database) as scene:
+        allow = PermissionRule(permission="bash", pattern="echo *", action="allow")
+        assert await scene.read(allowed_in, info.projectID) == [allow]
+        assert await scene.read(allowed_in, "elsewhere") == []
+        assert await scene.read(rules_for, info.id) == ([], [allow])
+        start = await _head(scene)
+        again = permission(scene, info, "echo b")
+        assert await _ask(scene, fence, again) == ALWAYS
+        assert await _told(scene, start) == []
+        assert await _ask(scene, fence, permission(scene, info, "echo b", "ls")) is None
+        assert await scene.write(forget_allowed, "elsewhere") == 0
+        assert await scene.write(forget_allowed, info.projectID) == 1
+        assert await _ask(scene, fence, again) is None
+
+
+async def allowing_and_asking_at_once_leaves_nothing_behind(database: Database) -> None:
+    """Whichever comes first, an ask that a rule allows does not stay open."""
+    async with opened(database) as one, opened(database) as two:
+        here, near = await one.add_session(), await one.add_session()
+        fence, nears = await one.acquire(here), await one.acquire(near)
+        for n in range(5):
+            word = f"tool{n}"
+            first = permission(one, here, f"{word} a")
+            await _ask(one, fence, first)
+            await asyncio.gather(
+                _reply(one, first.id, ALWAYS),
+                _ask(two, nears, permission(two, near, f"{word} b")),
+            )
+            assert await _waiting(one) == []
+
+
+async def two_that_allow_at_once_do_not_wait_for_each_other(database: Database) -> None:
+    """Each releases the other's session's asks, in whatever order they come."""
+    async with opened(database) as one, opened(database) as two:
+        here, near = await one.add_session(), await one.add_session()
+        fence, nears = await one.acquire(here), await one.acquire(near)
+        for n in range(5):
+            requests = [
+                permission(one, here, f"a{n} x"),
+                permission(one, here, f"b{n} x"),
+                permission(one, near, f"a{n} y"),
+                permission(one, near, f"b{n} y"),
+            ]
+            for request in requests:
+                await _ask(one, fence if request.sessionID == here.id else nears, request)
+            await asyncio.gather(
+                _reply(one, requests[0].id, ALWAYS), _reply(two, requests[3].id, ALWAYS)
+            )
+            assert await _waiting(one) == []
+
+
+async def ending_a_run_and_allowing_at_once_end_each_ask_once(database: Database) -> None:
+    """Whoever comes first tells of it, and nobody else does."""
+    async with opened(database) as one, opened(database) as two:
+        here = await one.add_session()
+        fence = await one.acquire(here)
+        for n in range(5):
+            near = await one.add_session()
+            nears = await one.acquire(near)
+            first = permission(one, here, f"a{n} x")
+            await _ask(one, fence, first)
+            others = [permission(one, near, f"a{n} {word}") for word in "bcd"]
+            for request in others:
+                await _ask(one, nears, request)
+            start = await _head(one)
+            await asyncio.gather(_reply(one, first.id, ALWAYS), two.write(release_lease, nears))
+            assert await _waiting(one) == []
+            ended = [each["requestID"] for _, each in await _told(one, start)]
+            assert sorted(ended) == sorted([first.id, *(each.id for each in others)])
+            replay, tables = await both(one.store)
+            assert replay == tables
+
+
+async def a_question_is_answered(database: Database) -> None:
+    """For each question what was chosen; what is left out counts as nothing, more than was asked
+    is refused."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        which = question(scene, info, "One?", "Two?")
+        await _ask(scene, fence, which)
+        with refused(InvalidInput):
+            await scene.write(answer_question, which.id, [[], [], []], now=START)
+        with refused(TooLarge):
+            await scene.write(answer_question, which.id, [["x" * 2**20]], now=START)
+        start = await _head(scene)
+        await scene.write(answer_question, which.id, [["Red"]], now=START)
+        assert await scene.read(answer_of, which.id) == Answer(answers=[["Red"], []])
+        answered = {"sessionID": info.id, "requestID": which.id, "answers": [["Red"], []]}
+        assert await _told(scene, start) == [("question.replied", answered)]
+        again = question(scene, info, "Three?")
+        await _ask(scene, fence, again)
+        await scene.write(reject_question, again.id, now=START)
+        rejected = {"sessionID": info.id, "requestID": again.id}
+        assert (await _told(scene, start))[-1] == ("question.rejected", rejected)
+        assert await scene.read(answer_of, again.id) == REJECTED
+
+
+async def _released(scene: Scene, info: SessionInfo, fence: Fence) -> None:
+    await scene.write(release_lease, fence)
+
+
+async def _taken_over(scene: Scene, info: SessionInfo, fence: Fence) -> None:
+    assert await scene.write(
+        take_over, info.id, "new", is_alive=lambda *_: False, now=START, error=aborted("gone")
+    )
+
+
+async def _deleted(scene: Scene, info: SessionInfo, fence: Fence) -> None:
+    await scene.write(stop_and_delete, info.id, "other", START)
+
+
+async def _replaced(scene: Scene, info: SessionInfo, fence: Fence) -> None:
+    await scene.acquire(info, "next", alive=False)
+
+
+async def an_ask_ends_with_its_run(database: Database) -> None:
+    """However the run ends, what it still waits for is withdrawn in the same transaction, before it
+    is told that the session is idle."""
+    async with opened(database) as scene:
+        for end in (_released, _taken_over, _deleted, _replaced):
+            info = await scene.add_session()
+            fence = await scene.acquire(info)
+            wanted, which = permission(scene, info, "ls"), question(scene, info, "Which?")
+            answered = permission(scene, info, "rm x")
+            for request in (wanted, which, answered):
+                await _ask(scene, fence, request)
+            await _reply(scene, answered.id, ONCE)
+            start = await _head(scene)
+            await end(scene, info, fence)
+            assert await _waiting(scene) == []
+            assert await scene.read(answer_of, wanted.id) == WITHDRAWN
+            assert await scene.read(answer_of, answered.id) == ONCE
+            rejected = {"sessionID": info.id, "requestID": wanted.id, "reply": "reject"}
+            assert await _told(scene, start) == [
+                ("permission.replied", rejected),
+                ("question.rejected", {"sessionID": info.id, "requestID": which.id}),
+            ]
+            types = [event.type for event in await scene.events(start)]
+            assert types.index("question.rejected") < types.index("session.status")
+            with refused(PermissionNotFound):
+                await _reply(scene, wanted.id, ALWAYS)
+            replay, tables = await both(scene.store)
+            assert replay == tables
+
+
+async def a_single_ask_is_withdrawn(database: Database) -> None:
+    """Its call no longer waits, though the run goes on; nothing happens to one that has ended."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        one, two = permission(scene, info, "ls"), permission(scene, info, "rm x")
+        for request in (one, two):
+            await _ask(scene, fence, request)
+        await scene.write(withdraw_ask, info.id, one.id, now=START)
+        assert await _waiting(scene) == [two.id]
+        await _reply(scene, two.id, ONCE)
+        start = await _head(scene)
+        for id in (one.id, two.id, "per_none"):
+            await scene.write(withdraw_ask, info.id, id, now=START)
+        assert await scene.events(start) == []
+
+
+async def asks_go_with_their_session(database: Database) -> None:
+    """A restored session has no dialog of before; a purged one leaves no row. Compaction changes
+    nothing of what is open."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        done, one = permission(scene, info, "rm x"), permission(scene, info, "ls")
+        for request in (done, one):
+            await _ask(scene, fence, request)
+        await _reply(scene, done.id, ONCE)
+        until = await _head(scene)
+        await scene.store.write_bulk(lambda: compact_session(info.id, until))
+        replay, tables = await both(scene.store)
+        assert replay == tables
+        assert set(tables.sessions[info.id].asks) == {one.id}
+        await scene.write(stop_and_delete, info.id, "other", START)
+        await scene.write(restore_session, info.id)
+        assert await _waiting(scene) == []
+        await scene.write(stop_and_delete, info.id, "other", START)
+        assert await scene.store.write_bulk(lambda: purge_session(info.id, START + 1))
+        assert await scene.read(answer_of, done.id) == WITHDRAWN
+        replay, tables = await both(scene.store)
+        assert replay == tables

@@ -1,0 +1,36 @@
+"""Waiting for what other processes do to files and to each other."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kedge.engine import sightings
+from tests.support.patience import PATIENCE
+
+_LOOK = 0.01
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, looking at it again and again in a thread."""
+    async with asyncio.timeout(PATIENCE):
+        while not await asyncio.to_thread(_look, holds):
+            pass
+
+
+async def until_told(path: Path) -> str:
+    """Wait until a whole line was written to a file; gives it."""
+    await until(lambda: path.exists() and path.read_text().endswith("\n"))
+    return await asyncio.to_thread(lambda: path.read_text().strip())
+
+
+async def until_gone(*pids: int) -> None:
+    """Wait until processes have ended."""
+    await until(lambda: not any(sightings.process(pid) for pid in pids))
+
+
+def _look(holds: Callable[[], bool]) -> bool:
+    if holds():
+        return True
+    time.sleep(_LOOK)
+    return False

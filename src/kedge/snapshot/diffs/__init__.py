@@ -1,0 +1,1 @@
+"""Two snapshots compared: which paths differ, and their patch texts."""

@@ -1,0 +1,94 @@
+"""Two contents compared line by line with libgit2's xdiff, which is git's own; bounded in cost.
+
+Everything here is about bytes; what the result looks like to somebody is the concern of `texts`.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kedge.snapshot.diffs.collisions import would_stall
+
+if TYPE_CHECKING:
+    from pygit2 import Patch
+
+MOST_BYTES = 4 * 1024 * 1024
+"""A content above this is not compared line by line."""
+
+FULL_CONTEXT = 0xFFFF
+"""As many lines of context as pygit2 can be asked for: it takes 16 bits and drops the others."""
+
+MOST_LINES = 2 * FULL_CONTEXT
+"""Two contents with more lines than this together are not compared line by line either.
+
+A line of context is a line of both, so that full context is always full. And xdiff stays quick: it
+gives up on the shortest answer early, but its time still grows with the lines to the power of 1.5,
+to about half a second for the worst found at this bound, and many for what fits into the bytes.
+"""
+
+_FEW_LINES = 5000
+"""Between so few, no choice of lines takes xdiff long."""
+
+_WHERE_GIT_LOOKS_FOR_NUL = 8000
+
+
+def is_binary(content: bytes) -> bool:
+    """Whether git would call this content binary."""
+    return content.find(b"\0", 0, _WHERE_GIT_LOOKS_FOR_NUL) != -1
+
+
+def count_lines(content: bytes) -> int:
+    """The lines of a content; an unfinished last one is a line too."""
+    return content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
+
+
+def are_comparable(old: bytes, new: bytes) -> bool:
+    """Whether both are text, and comparing them ends soon."""
+    if max(len(old), len(new)) > MOST_BYTES or is_binary(old) or is_binary(new):
+        return False
+    lines = count_lines(old) + count_lines(new)
+    if lines <= _FEW_LINES:
+        return True
+    return lines <= MOST_LINES and not would_stall({*old.split(b"\n"), *new.split(b"\n")})
+
+
+def count(old: bytes | None, new: bytes | None) -> tuple[int, int]:
+    """How many lines were added and deleted, as `git diff --numstat` says; None is no file.
+
+    Both are zero for binary content, and where two contents are too large to be compared.
+    """
+    before, after = old or b"", new or b""
+    if before == after or is_binary(before) or is_binary(after):
+        return 0, 0
+    if not before or not after:
+        return count_lines(after), count_lines(before)
+    if not are_comparable(before, after):
+        return 0, 0
+    _, additions, deletions = _patch(before, after, context=0).line_stats
+    return additions, deletions
+
+
+@dataclass(frozen=True, slots=True)
+class Hunks:
+    """What changed between two contents."""
+
+    additions: int
+    deletions: int
+    text: bytes
+    """As git prints it; empty if nothing changed."""
+
+
+def compare_lines(old: bytes, new: bytes, context: int) -> Hunks:
+    """What changed between two comparable contents, with so many lines around each change."""
+    patch = _patch(old, new, context)
+    _, additions, deletions = patch.line_stats
+    whole = patch.data
+    return Hunks(additions, deletions, whole[whole.index(b"\n@@ ") + 1 :] if whole else b"")
+
+
+def _patch(old: bytes, new: bytes, context: int) -> "Patch":
+    from pygit2 import Patch
+    from pygit2.enums import DiffOption
+
+    # Whether it is text was decided before: libgit2 must not look for itself.
+    flags = DiffOption.FORCE_TEXT | DiffOption.INDENT_HEURISTIC
+    return Patch.create_from(old, new, flag=flags, context_lines=context)

@@ -1,0 +1,72 @@
+"""Two git trees compared; contents of files are never read here.
+
+Cost follows what differs: equal folders are not opened. Nothing recurses, so no tree is too deep.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kedge.snapshot.objects.formats import FOLDER_MODE, Entry, parse_tree
+
+Read: TypeAlias = Callable[[bytes], bytes]
+"""Gives the content of the object with this raw id."""
+
+Node: TypeAlias = tuple[int, bytes]
+"""Git's mode and the raw id of what stands at a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """What became of one file between two trees; None is a side on which it does not exist."""
+
+    path: bytes
+    old: Node | None
+    new: Node | None
+
+
+def compare(read: Read, old: bytes | None, new: bytes | None) -> Iterator[TreeChange]:
+    """The files that differ between two trees, sorted by path; None is the empty tree.
+
+    Where a file became a folder, or the reverse, each path is a deletion or an addition.
+    """
+    if old == new:
+        return
+    pending = [TreeChange(b"", _root(old), _root(new))]
+    while pending:
+        change = pending.pop()
+        if _is_folder(change.old) or _is_folder(change.new):
+            pending.extend(_inside(read, change))
+        else:
+            yield change
+
+
+def _root(tree: bytes | None) -> Node | None:
+    return None if tree is None else (FOLDER_MODE, tree)
+
+
+def _is_folder(node: Node | None) -> bool:
+    return node is not None and node[0] == FOLDER_MODE
+
+
+def _entries(read: Read, node: Node | None) -> list[Entry]:
+    return parse_tree(read(node[1])) if node is not None and _is_folder(node) else []
+
+
+def _inside(read: Read, folder: TreeChange) -> Iterator[TreeChange]:
+    """What differs directly in a folder, last path first, because a stack is read from its end."""
+    before = set(_entries(read, folder.old))
+    after = set(_entries(read, folder.new))
+    old = _by_path(folder.path, before - after)
+    new = _by_path(folder.path, after - before)
+    for path in sorted(old.keys() | new.keys(), reverse=True):
+        yield TreeChange(path, old.get(path), new.get(path))
+
+
+def _by_path(folder: bytes, entries: set[Entry]) -> dict[bytes, Node]:
+    # A folder's path ends with a slash: so it is never the same as a file's, and sorted by it the
+    # folder stands where the paths of the files below it belong, as in git's own order.
+    return {
+        folder + name + (b"/" if mode == FOLDER_MODE else b""): (mode, id)
+        for name, mode, id in entries
+    }

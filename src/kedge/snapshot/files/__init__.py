@@ -1,0 +1,1 @@
+"""Single paths of a worktree, read and written without following a symlink."""

@@ -1,0 +1,212 @@
+"""One name of an open folder created, replaced or deleted so that nobody's bytes are ever lost.
+
+Whatever was at the name is first moved, in one system call, to a name of kedge's own (*aside*) and
+compared there, where nobody else writes. It is unlinked only if it is what the step expects or what
+the step itself wrote: both are in the object store. Anything else was saved by somebody in the last
+moment and goes back in place; if they saved yet again meanwhile, the newer one stays in place and
+the older one is kept beside it under a name they can see. What is not protected: a program that
+opened the file for writing before and writes into it after the comparison writes into a file that
+has no name any more.
+
+Where the file system cannot swap two names, a replaced file is gone from its name while it is being
+compared. Owner and group are kept where the system allows it; extended attributes, access control
+lists and time stamps are not.
+"""
+
+import os
+import stat
+from contextlib import suppress
+
+from kedge.domain.failpoints import reach
+from kedge.snapshot.files import names
+from kedge.snapshot.files.moving import SwapUnsupported, place, swap
+from kedge.snapshot.files.steps import CannotWrite, Spot
+from kedge.snapshot.values import Outcome, Present, Result
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHANGED = "it was changed in the last moment"
+_DELETED = "it was deleted in the last moment"
+
+
+def write_temporary(spot: Spot, want: Present, data: bytes) -> int | None:
+    """Write what is wanted beside its place; a descriptor to be synced and closed, if it has one.
+
+    The present file's owner and group are taken over where that is allowed.
+    """
+    if want.is_link:
+        os.symlink(data, spot.temporary, dir_fd=spot.dir_fd)
+        return None
+    fd = os.open(spot.temporary, _CREATE, 0o600, dir_fd=spot.dir_fd)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        _take_over(spot, fd, stat.S_IMODE(want.mode))
+    except BaseException:
+        os.close(fd)
+        spot.discard(spot.temporary)
+        raise
+    return fd
+
+
+def create(spot: Spot) -> Result:
+    """Put the temporary file where nothing is."""
+    reach("before-create")
+    try:
+        place(spot.dir_fd, spot.temporary, spot.name)
+    except FileExistsError:
+        spot.discard(spot.temporary)
+        return spot.result(Outcome.CONFLICT, "it was created in the last moment")
+    reach("after-create")
+    return spot.result(Outcome.RECREATED)
+
+
+def replace(spot: Spot) -> Result:
+    """Put the temporary file in the place of what the step expects there."""
+    # From here on the name says that this may be the only copy of somebody's bytes.
+    spot.move(spot.temporary, spot.aside)
+    reach("before-exchange")
+    try:
+        swap(spot.dir_fd, spot.aside, spot.name)
+    except SwapUnsupported:
+        spot.move(spot.aside, spot.temporary)
+        return _replace_in_two_moves(spot)
+    except FileNotFoundError:
+        spot.discard(spot.aside)
+        return spot.result(Outcome.CONFLICT, _DELETED)
+    except OSError:
+        spot.discard(spot.aside)
+        raise
+    reach("after-exchange")
+    if not spot.holds(spot.aside, spot.step.expect):
+        return _swap_back(spot)
+    reach("after-compare")
+    spot.discard(spot.aside)
+    reach("after-replace")
+    return spot.result(Outcome.RESTORED)
+
+
+def delete(spot: Spot) -> Result:
+    """Remove the name if it is what the step expects."""
+    refused = _take_aside(spot)
+    if refused is not None:
+        return refused
+    spot.discard(spot.aside)
+    reach("after-delete")
+    return spot.result(Outcome.DELETED)
+
+
+def settle(spot: Spot) -> Result | None:
+    """Undo or finish what a crash interrupted; a result if bytes were somebody else's."""
+    spot.discard(spot.temporary)
+    aside = _identity(spot, spot.aside)
+    if aside is None:
+        return None
+    here, expected = _identity(spot, spot.name), spot.holds(spot.aside, spot.step.expect)
+    if here == aside or spot.holds(spot.aside, spot.step.want) or (expected and here is not None):
+        spot.discard(spot.aside)
+        return None
+    if here is not None:
+        return _return_to_owner(spot)
+    result = _give_back(spot)
+    return None if expected else result
+
+
+def _take_over(spot: Spot, fd: int, bits: int) -> None:
+    """Owner, group and permission bits, in this order: a change of owner clears some bits."""
+    with suppress(FileNotFoundError):
+        old, new = os.lstat(spot.name, dir_fd=spot.dir_fd), os.fstat(fd)
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            try:
+                os.fchown(fd, old.st_uid, old.st_gid)
+            except PermissionError as error:
+                # The same bits would run it as somebody else.
+                if bits & (stat.S_ISUID | stat.S_ISGID):
+                    raise CannotWrite("its owner and group cannot be kept") from error
+    os.fchmod(fd, bits)
+    if stat.S_IMODE(os.fstat(fd).st_mode) != bits:
+        raise CannotWrite(f"the permission bits {bits:o} cannot be set here")
+
+
+def _replace_in_two_moves(spot: Spot) -> Result:
+    refused = _take_aside(spot)
+    if refused is not None:
+        spot.discard(spot.temporary)
+        return refused
+    try:
+        place(spot.dir_fd, spot.temporary, spot.name)
+    except FileExistsError:
+        spot.discard(spot.temporary)
+        spot.discard(spot.aside)
+        return spot.result(Outcome.CONFLICT, _CHANGED)
+    except OSError:
+        _give_back(spot)
+        raise
+    spot.discard(spot.aside)
+    return spot.result(Outcome.RESTORED)
+
+
+def _take_aside(spot: Spot) -> Result | None:
+    """Move what is in place aside; a result if it was not what the step expects."""
+    reach("before-set-aside")
+    try:
+        spot.move(spot.name, spot.aside)
+    except FileNotFoundError:
+        return spot.result(Outcome.CONFLICT, _DELETED)
+    reach("after-set-aside")
+    return None if spot.holds(spot.aside, spot.step.expect) else _give_back(spot)
+
+
+def _give_back(spot: Spot) -> Result:
+    """Put what is aside back, unless there is something newer."""
+    try:
+        place(spot.dir_fd, spot.aside, spot.name)
+    except FileExistsError:
+        return _dispose(spot)
+    return spot.result(Outcome.CONFLICT, _CHANGED)
+
+
+def _swap_back(spot: Spot) -> Result:
+    """Undo a swap that brought aside what the step did not expect."""
+    try:
+        swap(spot.dir_fd, spot.aside, spot.name)
+        if not spot.holds(spot.aside, spot.step.want):
+            # They saved again, over what kedge wrote: the newer one belongs in place.
+            swap(spot.dir_fd, spot.aside, spot.name)
+    except FileNotFoundError:
+        return _give_back(spot)
+    return _dispose(spot)
+
+
+def _dispose(spot: Spot) -> Result:
+    """Unlink what is aside if the store has it, else keep it where its owner sees it."""
+    step = spot.step
+    if spot.holds(spot.aside, step.want) or spot.holds(spot.aside, step.expect):
+        spot.discard(spot.aside)
+        return spot.result(Outcome.CONFLICT, _CHANGED)
+    kept = names.kept_name(spot.name, spot.tag, step.number)
+    try:
+        place(spot.dir_fd, spot.aside, kept)
+    except OSError:
+        # Where it is, it is safe too; only less easily found.
+        kept = spot.aside
+    shown = kept.decode("utf-8", "backslashreplace")
+    return spot.result(
+        Outcome.CONFLICT, f"it was changed twice in the last moment; one version is kept as {shown}"
+    )
+
+
+def _return_to_owner(spot: Spot) -> Result:
+    if spot.holds(spot.name, spot.step.want):
+        with suppress(SwapUnsupported):
+            return _swap_back(spot)
+    return _dispose(spot)
+
+
+def _identity(spot: Spot, name: bytes) -> tuple[int, int] | None:
+    """What tells the file at a name from all others, if there is one."""
+    try:
+        status = os.lstat(name, dir_fd=spot.dir_fd)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,94 @@
+"""A step, the place where it does its work, and the words for why it could not."""
+
+import errno
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kedge.domain.errors import PathRefused
+from kedge.snapshot.files import names
+from kedge.snapshot.files.looking import is_same, look
+from kedge.snapshot.values import Outcome, Result, State
+
+IN_THE_WAY = "a temporary file of an interrupted run is in the way"
+
+_WORDS = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "it may not be changed",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOSPC: "there is no space left",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "it is too large for the file system",
+    errno.EEXIST: IN_THE_WAY,
+    errno.ENOENT: "its folder or a temporary file was removed in the last moment",
+    errno.EIO: "the disk failed",
+    errno.EBUSY: "it is in use",
+    errno.EISDIR: "there is a folder",
+    errno.EXDEV: "it cannot be moved on this file system",
+    errno.ENAMETOOLONG: "its name is too long for the file system",
+    errno.EILSEQ: "the file system does not allow its name",
+}
+
+
+class CannotWrite(Exception):
+    """The path cannot be written as it should be; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What should become of a path, and what must be there for that to be allowed."""
+
+    number: int
+    """Unique in its plan; it is part of the names of temporary files."""
+    path: bytes
+    expect: State
+    want: State
+
+    @property
+    def folder(self) -> bytes:
+        return self.path.rpartition(b"/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a step does its work: a name in an open folder, and kedge's own names beside it."""
+
+    step: Step
+    dir_fd: int
+    tag: str
+
+    @property
+    def name(self) -> bytes:
+        return self.step.path.rpartition(b"/")[2]
+
+    @property
+    def temporary(self) -> bytes:
+        return names.temporary_name(self.tag, self.step.number)
+
+    @property
+    def aside(self) -> bytes:
+        return names.aside_name(self.tag, self.step.number)
+
+    def holds(self, name: bytes, state: State) -> bool:
+        """Whether a name of the folder has exactly this state now."""
+        return is_same(look(self.dir_fd, name), state)
+
+    def move(self, name: bytes, new: bytes) -> None:
+        os.rename(name, new, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
+
+    def discard(self, name: bytes) -> None:
+        """Unlink one of kedge's own names; others may have done so, cleaning up the folder."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.dir_fd)
+
+    def result(self, outcome: Outcome, reason: str = "") -> Result:
+        return Result(self.step.path, outcome, reason)
+
+
+def skipped(step: Step, error: PathRefused | CannotWrite | OSError) -> Result:
+    """The result of a path that the system does not let us write; other errors are raised."""
+    if not isinstance(error, OSError):
+        return Result(step.path, Outcome.SKIPPED, str(error))
+    if error.errno not in _WORDS:
+        raise error
+    return Result(step.path, Outcome.SKIPPED, _WORDS[error.errno])

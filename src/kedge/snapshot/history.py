@@ -1,0 +1,120 @@
+"""What kept snapshots say: the state of a path in one, and the changes between two."""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from stat import S_IFLNK, S_IFREG, S_ISLNK
+
+from kedge.snapshot.diffs.trees import TreeChange, compare
+from kedge.snapshot.objects.formats import parse_tree
+from kedge.snapshot.values import Absent, Change, Present, Reason, Snapshot, State, Uncovered
+
+_EXECUTABLE = 0o100755
+_FOLDER = 0o40000
+_LINK = S_IFLNK | 0o777
+# Trees parsed at a time; one walk visits the folders on the way to a path again and again.
+_TREES = 4096
+
+_TOLD = {Reason.LARGE, Reason.SPECIAL, Reason.UNREADABLE, Reason.UNSTABLE}
+
+ReadObject = Callable[[bytes], bytes]
+
+
+class View:
+    """A snapshot that can be asked about paths."""
+
+    def __init__(self, read: ReadObject, snapshot: Snapshot) -> None:
+        self._read = read
+        self.snapshot = snapshot
+        self.files = bytes.fromhex(snapshot.id)
+        self._notes = bytes.fromhex(snapshot.notes)
+        self._words = lru_cache(_TREES)(self._word)
+        self._trees = lru_cache(_TREES)(self._tree)
+
+    def state(self, path: bytes) -> State:
+        """What the snapshot says of a path."""
+        entry: tuple[int, bytes] | None = (_FOLDER, self.files)
+        for name in path.split(b"/"):
+            if entry is None or entry[0] != _FOLDER:
+                return self.state_of(path, None)
+            entry = self._trees(entry[1]).get(name)
+        return self.state_of(path, entry)
+
+    def covers(self, path: bytes, entry: tuple[int, bytes] | None) -> bool:
+        """Whether it is known what was at a path, given the entry in the files' tree."""
+        return entry is not None or not isinstance(self.state_of(path, None), Uncovered)
+
+    def state_of(self, path: bytes, entry: tuple[int, bytes] | None) -> State:
+        """The same, when the entry in the files' tree is known."""
+        note = self._note(path)
+        if entry is not None and entry[0] != _FOLDER:
+            return Present(entry[1].hex(), self._mode(entry[0], note))
+        if note is not None and not note.startswith("mode "):
+            return Uncovered(Reason(note))
+        return Absent()
+
+    def _mode(self, git_mode: int, note: str | None) -> int:
+        if S_ISLNK(git_mode):
+            return _LINK
+        if note is not None and note.startswith("mode "):
+            return S_IFREG | int(note.removeprefix("mode "), 8)
+        plain, executable = self.snapshot.base
+        return S_IFREG | (executable if git_mode == _EXECUTABLE else plain)
+
+    def _note(self, path: bytes) -> str | None:
+        """What is noted of a path, or of a folder above it."""
+        tree = self._notes
+        for name in path.split(b"/"):
+            entry = self._trees(tree).get(name)
+            if entry is None:
+                return None
+            mode, tree = entry
+            if mode != _FOLDER:
+                return self._words(tree)
+        return None
+
+    def notes_against(self, other: "View") -> Iterator[TreeChange]:
+        """Where two snapshots note different things."""
+        return compare(self._read, self._notes, other._notes)
+
+    def _word(self, id: bytes) -> str:
+        return self._read(id).decode("ascii")
+
+    def _tree(self, id: bytes) -> dict[bytes, tuple[int, bytes]]:
+        return {name: (mode, below) for name, mode, below in parse_tree(self._read(id))}
+
+
+def changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...]:
+    """Every path whose state differs and which at least one of the two snapshots holds."""
+    before, after = View(read, old), View(read, new)
+    found: dict[bytes, Change] = {}
+    for entry in compare(read, before.files, after.files):
+        found[entry.path] = Change(
+            entry.path,
+            before.state_of(entry.path, entry.old),
+            after.state_of(entry.path, entry.new),
+        )
+    # Permission bits that git's modes do not tell apart are in the notes alone.
+    for note in before.notes_against(after):
+        if note.path not in found:
+            change = Change(note.path, before.state(note.path), after.state(note.path))
+            if _is_about_content(change):
+                found[note.path] = change
+    return tuple(found[path] for path in sorted(found))
+
+
+def uncovered_changes(read: ReadObject, old: Snapshot, new: Snapshot) -> dict[bytes, Reason]:
+    """Paths of which one of two snapshots cannot tell what they held, and the other can; not those
+    that are ignored, which nobody wants to hear of."""
+    before, after = View(read, old), View(read, new)
+    found: dict[bytes, Reason] = {}
+    for note in before.notes_against(after):
+        then, now = before.state(note.path), after.state(note.path)
+        reasons = [side.reason for side in (then, now) if isinstance(side, Uncovered)]
+        if len(reasons) == 1 and reasons[0] in _TOLD:
+            found[note.path] = reasons[0]
+    return found
+
+
+def _is_about_content(change: Change) -> bool:
+    held = isinstance(change.before, Present) or isinstance(change.after, Present)
+    return held and change.before != change.after

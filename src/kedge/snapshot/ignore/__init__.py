@@ -1,0 +1,1 @@
+"""Which files git would ignore, and which it would convert."""

@@ -1,0 +1,138 @@
+"""Which files git may convert on their way into its objects, by the attributes they are given.
+
+It errs on one side only: a line that turns a conversion on counts even if a stronger one turns it
+off again. `False` means that no attribute makes git's bytes differ from those on disk; it says
+nothing about core.autocrlf, which needs no attribute.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kedge.snapshot.ignore.patterns import Pattern
+from kedge.snapshot.ignore.quoting import unquoted
+from kedge.snapshot.ignore.rules import Level, Rules
+
+CONVERTING = frozenset({b"crlf", b"eol", b"filter", b"ident", b"text", b"working-tree-encoding"})
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
+_MACRO = b"[attr]"
+
+
+class Attributes:
+    """The attributes given to the files of one folder."""
+
+    __slots__ = ("_converting", "_fold", "_levels", "_same_below")
+
+    def __init__(
+        self, levels: tuple[Level, ...], *, converting: frozenset[bytes], fold: bool
+    ) -> None:
+        """Take what converts in this folder and above, and the names of all that can convert."""
+        self._levels = levels
+        self._converting = converting
+        self._fold = fold
+        self._same_below = all(level.path is None for level in levels)
+
+    @classmethod
+    def at_root(
+        cls, *, files: Sequence[bytes] = (), own: bytes = b"", ignore_case: bool = False
+    ) -> "Attributes":
+        """Take the contents of the system's, the user's and info/attributes, in any order, and of
+        the root's .gitattributes."""
+        contents = (*files, own)
+        converting = _with_macros(line for content in contents for line in _lines(content))
+        rules = _rules_of(*contents, converting=converting, fold=ignore_case)
+        levels = (Level.own(rules),) if rules else ()
+        return cls(levels, converting=converting, fold=ignore_case)
+
+    def below(self, name: bytes, own: bytes = b"") -> "Attributes":
+        """The attributes inside the sub-folder `name` whose .gitattributes holds `own`."""
+        if self._same_below and not own:
+            return self
+        if self._fold:
+            name = name.lower()
+        levels = tuple([level.below(name) for level in self._levels])
+        if own:
+            rules = _rules_of(own, converting=self._converting, fold=self._fold)
+            levels = (Level.own(rules), *levels) if rules else levels
+        return Attributes(levels, converting=self._converting, fold=self._fold)
+
+    def __bool__(self) -> bool:
+        """Whether any line could make a difference."""
+        return bool(self._levels)
+
+    def may_convert(self, name: bytes) -> bool:
+        """Whether a file of this folder may be other bytes in git's objects than on disk."""
+        if self._fold:
+            name = name.lower()
+        return any(level.match(name) is not None for level in self._levels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What a line of an attributes file says."""
+
+    pattern: bytes
+    turned_on: frozenset[bytes]
+    """The attributes that it sets or gives a value, not those it unsets."""
+
+    @property
+    def macro(self) -> bytes | None:
+        """The macro that the line defines, if it is not about files."""
+        return self.pattern.removeprefix(_MACRO) if self.pattern.startswith(_MACRO) else None
+
+
+@lru_cache(maxsize=1024)
+def _rules_of(*files: bytes, converting: frozenset[bytes], fold: bool) -> Rules:
+    """The patterns of the lines that turn one of these attributes on."""
+    patterns = [
+        Pattern.parse(line.pattern, fold=fold)
+        for content in files
+        for line in _lines(content)
+        if not line.macro and not line.turned_on.isdisjoint(converting)
+    ]
+    return Rules([pattern for pattern in patterns if not pattern.negated])  # As git does.
+
+
+def _with_macros(lines: Iterable[_Line]) -> frozenset[bytes]:
+    """The attributes that convert, and the macros that turn one of them on in the end."""
+    turned_on_by: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for line in lines:
+        if line.macro:
+            for attribute in line.turned_on:
+                turned_on_by[attribute].add(line.macro)
+    found = set(CONVERTING)
+    waiting = list(found)
+    while waiting:
+        new = turned_on_by[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+def _lines(content: bytes) -> Iterator[_Line]:
+    for raw in content.removeprefix(_BOM).split(b"\n"):
+        line = raw.partition(b"\0")[0].strip(_BLANKS)
+        if line and not line.startswith(b"#"):
+            pattern, words = _parted(line)
+            yield _Line(pattern, frozenset(map(_name, filter(_turns_on, words))))
+
+
+def _parted(line: bytes) -> tuple[bytes, list[bytes]]:
+    """A line's pattern and the words after it."""
+    quoted = unquoted(line) if line.startswith(b'"') else None
+    if quoted is not None:
+        pattern, rest = quoted
+        return pattern, re.split(rb"[ \t\r\n]+", rest)
+    pattern, *words = re.split(rb"[ \t\r\n]+", line)
+    return pattern, words
+
+
+def _turns_on(word: bytes) -> bool:
+    return word != b"" and not word.startswith((b"-", b"!"))
+
+
+def _name(word: bytes) -> bytes:
+    return word.partition(b"=")[0]

@@ -1,0 +1,114 @@
+"""What is at many paths now, stored as it is looked at, so that nothing that is written over or
+deleted afterwards is lost; what it means for an undo is decided elsewhere."""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from kedge.domain.errors import PathRefused
+from kedge.snapshot.disk import Blocked, Disk, Folder, Obstacle
+from kedge.snapshot.files.looking import OBSTACLES
+from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root, writable_components
+from kedge.snapshot.files.reading import Content, Failure, read_file
+from kedge.snapshot.objects.formats import BLOB
+from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.settings import MEBIBYTE
+from kedge.snapshot.values import Absent, Outcome, Present
+
+MOST_ENTRIES = 10_000
+"""In a folder with more files and folders below it than this, they are not told one by one."""
+
+_UNREADABLE = {errno.EACCES, errno.EPERM, errno.EIO}
+# Nothing can be there under a name that the file system cannot hold.
+_IMPOSSIBLE = {errno.ENAMETOOLONG, errno.EILSEQ}
+
+
+def look(
+    root: Root, store: ObjectStore, paths: Iterable[bytes], *, session: str | None, limit: int
+) -> dict[bytes, Disk]:
+    """What is at each path; what it holds is on the disk, and held for a session or a while."""
+    found: dict[bytes, Disk] = {}
+    for folder, group in groupby(sorted(set(paths), key=_parts), lambda path: _parts(path)[0]):
+        found |= _look_in(root, folder, list(group), lambda data: store.put(BLOB, data), limit)
+    present = (disk.blob for disk in found.values() if isinstance(disk, Present))
+    store.hold(session, [bytes.fromhex(blob) for blob in present])
+    store.flush()
+    return found
+
+
+def _parts(path: bytes) -> tuple[bytes, bytes]:
+    folder, _, name = path.rpartition(b"/")
+    return folder, name
+
+
+def _look_in(
+    root: Root, folder: bytes, paths: list[bytes], put: Callable[[bytes], bytes], limit: int
+) -> dict[bytes, Disk]:
+    """What is at some paths of one folder."""
+    try:
+        fd = root.open_folder(folder)
+    except (PathRefused, OSError) as error:
+        return dict.fromkeys(paths, _without(error))
+    try:
+        return {path: _look_at(root, fd, path, put, limit) for path in paths}
+    finally:
+        os.close(fd)
+
+
+def _without(error: PathRefused | OSError) -> Disk:
+    """What it means that a path's folder cannot be opened."""
+    if isinstance(error, PathRefused):
+        return Obstacle(Outcome.SKIPPED, str(error))
+    if isinstance(error, FolderBlocked):
+        return Blocked(error.at)
+    if isinstance(error, FolderAbsent) or error.errno in _IMPOSSIBLE:
+        return Absent()
+    if error.errno in _UNREADABLE:
+        return Obstacle(Outcome.SKIPPED, "its folder cannot be read")
+    raise error
+
+
+def _look_at(root: Root, fd: int, path: bytes, put: Callable[[bytes], bytes], limit: int) -> Disk:
+    try:
+        name = writable_components(path)[-1]
+    except PathRefused as error:
+        return Obstacle(Outcome.SKIPPED, str(error))
+    found = read_file(fd, name, limit)
+    if isinstance(found, Content):
+        return Present(put(found.data).hex(), found.mode)
+    if found is Failure.ABSENT:
+        return Absent()
+    if found is Failure.FOLDER:
+        return _folder(root, path)
+    if found is Failure.TOO_LARGE:
+        return Obstacle(Outcome.SKIPPED, f"it is larger than {_size(limit)}")
+    return OBSTACLES[found]
+
+
+def _folder(root: Root, path: bytes) -> Folder | Obstacle:
+    """All that is in a folder, however deep."""
+    entries: set[bytes] = set()
+    folders = [path]
+    for folder in folders:
+        try:
+            with root.folder(folder) as fd, os.scandir(fd) as listing:
+                for entry in listing:
+                    below = folder + b"/" + os.fsencode(entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(below)
+                    else:
+                        entries.add(below)
+                    if len(entries) + len(folders) > MOST_ENTRIES:
+                        return Obstacle(Outcome.CONFLICT, "there is a folder that holds a lot")
+        except (FolderAbsent, FolderBlocked):
+            return OBSTACLES[Failure.UNSTABLE]
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            return Obstacle(Outcome.SKIPPED, "there is a folder that cannot be read")
+    return Folder(frozenset(entries))
+
+
+def _size(limit: int) -> str:
+    return f"{limit} bytes" if limit % MEBIBYTE else f"{limit // MEBIBYTE} MiB"

@@ -1,0 +1,1 @@
+"""The private git object store that snapshots live in."""

@@ -1,0 +1,113 @@
+"""The folders and settings of the store; they make it a bare repository that plain git can read."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.snapshot.objects.durable import PRIVATE_FOLDER, make_folder, replace_file
+
+# Snapshots hold whatever people have in their folders, so fsck must not judge names and contents.
+_NOT_JUDGED = (
+    "badFilemode", "emptyName", "fullPathname", "gitattributesBlob", "gitattributesLarge",
+    "gitattributesLineLength", "gitattributesMissing", "gitattributesSymlink", "gitignoreSymlink",
+    "gitmodulesBlob", "gitmodulesLarge", "gitmodulesMissing", "gitmodulesName", "gitmodulesParse",
+    "gitmodulesPath", "gitmodulesSymlink", "gitmodulesUpdate", "gitmodulesUrl", "hasDot",
+    "hasDotdot", "hasDotgit", "mailmapSymlink", "nullSha1", "zeroPaddedFilemode",
+)  # fmt: skip
+
+_CONFIG = "\n".join(
+    [
+        "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlogAllRefUpdates = false",
+        "[gc]\n\tauto = 0",
+        "[maintenance]\n\tauto = false",
+        "[fsck]",
+        *(f"\t{message} = ignore" for message in _NOT_JUDGED),
+        "",
+    ]
+)
+_FILES = {"config": _CONFIG.encode(), "HEAD": b"ref: refs/heads/none\n"}
+
+_OLD = 24 * 3600.0
+"""Seconds after which an unfinished file is nobody's any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things are in a store."""
+
+    root: Path
+
+    @property
+    def objects(self) -> Path:
+        return self.root / "objects"
+
+    @property
+    def packs(self) -> Path:
+        return self.objects / "pack"
+
+    @property
+    def alternates(self) -> Path:
+        return self.objects / "info" / "alternates"
+
+    @property
+    def ref_folders(self) -> tuple[Path, ...]:
+        return self.root / "refs/kedge/session", self.root / "refs/kedge/taken"
+
+    @property
+    def journals(self) -> Path:
+        return self.root / "journals"
+
+    @property
+    def collect_lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def alternates_lock(self) -> Path:
+        return self.root / "alternates-lock"
+
+    @property
+    def packing_lock(self) -> Path:
+        return self.root / "packing-lock"
+
+    @property
+    def refs_lock(self) -> Path:
+        return self.root / "refs-lock"
+
+
+def prepare(root: Path) -> Layout:
+    """Make the store, or what is missing of it; several processes may do so at once."""
+    layout = Layout(root)
+    make_folder(root)
+    if root.stat().st_mode & 0o777 != PRIVATE_FOLDER:
+        root.chmod(PRIVATE_FOLDER)
+    for folder in (layout.packs, layout.alternates.parent, layout.journals, *layout.ref_folders):
+        make_folder(folder)
+    for name, content in _FILES.items():
+        if not (root / name).exists():
+            replace_file(root / name, content, beside=f"tmp_kedge_{name}_{secrets.token_hex(8)}")
+    return layout
+
+
+def remove_leftovers(layout: Layout) -> None:
+    """Remove unfinished files that are so old that no process can still be writing them."""
+    before = time.time() - _OLD
+    for path in _unfinished(layout):
+        try:
+            if path.stat().st_mtime < before:
+                path.unlink()
+        except FileNotFoundError:
+            continue  # another process was quicker
+
+
+def _unfinished(layout: Layout) -> Iterator[Path]:
+    for folder in (layout.root, layout.packs, layout.journals):
+        for path in folder.iterdir():
+            if path.name.startswith(("tmp_", ".tmp-")) or path.suffix in {".keep", ".lock"}:
+                yield path
+    for path in layout.packs.glob("*.pack"):
+        if not path.with_suffix(".idx").exists():
+            yield path
+    for folder in layout.ref_folders:
+        yield from folder.glob("*.lock")

@@ -1,0 +1,460 @@
+"""The private object store of one project: objects and keeps go in, and are there after a crash.
+
+`put` and `keep` only buffer; `flush` makes all of it durable with one write and one sync, objects
+before the refs that name them. A `put` that raises did not take the object. A `flush` that raises
+loses nothing: what was put stays buffered, and the next one tries again.
+
+One store belongs to one tree in memory. That tree may go on using, without putting them again, the
+objects of the newest keep that it made here: an open journal always begins with that keep, so a
+collection in any process holds it.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import wait
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kedge.domain.clock import Clock, SystemClock
+from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreDamaged
+from kedge.snapshot.objects import formats, keeps, layout
+from kedge.snapshot.objects.adopting import Adopted, Adoption
+from kedge.snapshot.objects.borrowing import Lenders
+from kedge.snapshot.objects.chains import Chains
+from kedge.snapshot.objects.collecting import Collected, Sweep, lock
+from kedge.snapshot.objects.durable import disk_errors
+from kedge.snapshot.objects.foreign import ForeignJournals, take_over_dead
+from kedge.snapshot.objects.formats import EMPTY_TREE, TREE, Content, NewObject
+from kedge.snapshot.objects.journal import OpenJournal
+from kedge.snapshot.objects.keeps import Held, Keep
+from kedge.snapshot.objects.packs import Packs
+from kedge.snapshot.objects.records import Tip
+from kedge.snapshot.objects.refs import Refs, session_ref, taken_ref
+from kedge.snapshot.objects.usage import Usage, size_of
+from kedge.snapshot.objects.writing import OwnJournals
+
+DEFAULT_BUDGET = 10 << 30
+LENT_SECONDS = 24 * 3600
+MANY_PACKS = 40
+"""So long a process that borrows may take until its first keep."""
+UNCHANGED_SECONDS = 3600
+"""For so long a keep that would say the same again is not written."""
+
+_stores: "weakref.WeakSet[ObjectStore]" = weakref.WeakSet()
+
+
+class ObjectStore:
+    """Objects by id, and the keeps that hold them; every method may be called by any thread."""
+
+    def __init__(
+        self, folder: Path, *, budget: int = DEFAULT_BUDGET, clock: Clock | None = None
+    ) -> None:
+        self._budget = budget
+        self._clock = clock or SystemClock()
+        with disk_errors(f"opening {folder}"):
+            self.layout = layout.prepare(folder)
+            layout.remove_leftovers(self.layout)
+        self._lock = threading.RLock()
+        self._packs = Packs(self.layout.objects)
+        self._foreign = ForeignJournals(self.layout.journals)
+        self._refs = Refs(self.layout)
+        self._own = OwnJournals(self.layout, self._lock, self._read, self._begin)
+        self._chains = Chains(self._refs, self._own, self._foreign, self._read)
+        self._lenders = Lenders(self.layout)
+        self._latest: Keep | None = None
+        self._latest_name = ""
+        self._durable: Keep | None = None
+        self._damage: list[str] = []
+        self._closed = False
+        self.recover()
+        _stores.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def recover(self) -> None:
+        """Take over what dead processes left; it is sealed in the background."""
+        with self._lock, disk_errors("looking for journals of dead processes"):
+            dead = take_over_dead(self.layout.journals, self._own.names())
+            damaged = {journal: why for journal in dead if (why := journal.why_damaged())}
+            self._damage = list(damaged.values())
+            for journal in damaged:
+                journal.close()
+            self._own.adopt([journal for journal in dead if journal not in damaged])
+
+    def _now(self) -> int:
+        return self._clock.now() // 1000
+
+    # Writing
+
+    def put(self, kind: bytes, content: Content) -> bytes:
+        """Buffer an object; gives its id."""
+        id = formats.object_id(kind, content)
+        self.put_hashed(kind, id, content)
+        return id
+
+    def put_hashed(self, kind: bytes, id: bytes, content: Content) -> None:
+        """Buffer an object whose id the caller has just computed."""
+        with self._usable():
+            self._own.put(kind, id, content)
+
+    def flush(self) -> None:
+        """Return when all that was put and kept is on the disk."""
+        with self._usable():
+            self._flush()
+            self._own.rotate_when_full()
+
+    def _flush(self) -> None:
+        self._own.flush()
+        self._durable = self._latest
+
+    def _usable(self) -> threading.RLock:
+        if self._closed:
+            raise SnapshotError("the snapshot store is closed")
+        return self._lock
+
+    # Reading
+
+    def read(self, id: bytes) -> tuple[bytes, bytes]:
+        """Kind and content of an object; the content is held against the id."""
+        with self._usable():
+            pass
+        return self._read(id)
+
+    def _read(self, id: bytes) -> tuple[bytes, bytes]:
+        if id == EMPTY_TREE:  # git knows it too without having it
+            return TREE, b""
+        damage: SnapshotStoreDamaged | None = None
+        for source in (self._read_own, self._packs.read, self._read_foreign, self._read_late):
+            try:
+                found = source(id)
+            except SnapshotStoreDamaged as error:
+                damage = error
+                continue
+            if found is not None:
+                return found
+        raise damage or ObjectMissing(id.hex())
+
+    def _read_own(self, id: bytes) -> tuple[bytes, bytes] | None:
+        with self._lock, disk_errors("reading journals"):
+            return self._own.read(id)
+
+    def _read_foreign(self, id: bytes) -> tuple[bytes, bytes] | None:
+        with self._lock, disk_errors("reading journals"):
+            self._foreign.refresh(self._own.names())
+            return self._foreign.read(id)
+
+    def _read_late(self, id: bytes) -> tuple[bytes, bytes] | None:
+        # A journal may have become a pack between looking at packs and looking at journals.
+        self._packs.reopen()
+        found = self._packs.read(id)
+        if found is None:
+            with self._lock, disk_errors("reading borrowed objects"):
+                found = self._lenders.read(id)
+        return found
+
+    # Keeping
+
+    def keep(
+        self,
+        session: str | None,
+        *,
+        files: bytes,
+        notes: bytes,
+        base: bytes,
+        fields: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Hold a snapshot for a session, or for nobody and a while; gives the commit."""
+        held = Held(files=files, notes=notes, base=base, fields=dict(fields or {}))
+        with self._usable(), disk_errors("keeping a snapshot"):
+            name = self._ref_name(session)
+            standing = self._chains.standing(name) if session else self._chains.own(name)
+            last = self._latest
+            if last is None or [last.tip] != standing or last.held != held or self._is_old(last):
+                last = self._put_keep(name, held, standing)
+            return last.commit
+
+    def _is_old(self, keep: Keep) -> bool:
+        return self._now() - keep.seconds >= UNCHANGED_SECONDS
+
+    def _ref_name(self, session: str | None) -> str:
+        if session is None:
+            return taken_ref(self._own.open_journal().unique)
+        return session_ref(session)
+
+    def _put_keep(self, name: str, held: Held, standing: list[Tip]) -> Keep:
+        keep, objects = keeps.new_keep(held, standing, self._now())
+        self._put_commit(name, standing, keep.tip, objects)
+        self._chains.remember(keep)
+        self._latest, self._latest_name = keep, name
+        return keep
+
+    def _put_commit(
+        self, name: str, standing: list[Tip], tip: Tip, objects: Iterable[NewObject]
+    ) -> None:
+        self._own.put_all(objects)
+        self._own.put_ref(name, tip)
+        self._chains.advance(name, standing, tip)
+
+    def _begin(self, journal: OpenJournal) -> None:
+        """Let a new journal hold what our tree in memory goes on using."""
+        last = self._durable
+        if last is not None:
+            keep, objects = keeps.new_keep(last.held, [], last.seconds)
+            journal.append_durably(objects, {taken_ref(journal.unique): keep.tip})
+
+    def hold(self, session: str | None, blobs: Collection[bytes]) -> None:
+        """Hold single blobs, which need not be in any snapshot, as long as a keep would."""
+        if not blobs:
+            return
+        with self._usable(), disk_errors("holding blobs"):
+            name = self._ref_name(session)
+            standing = self._chains.standing(name)
+            tip, objects = keeps.new_hold(blobs, standing, self._now())
+            self._put_commit(name, standing, tip, objects)
+
+    def inherit(self, origin: str, heir: str) -> None:
+        """Hold for one session too what is held for another now, also after that is released."""
+        name = session_ref(heir)
+        with self._usable(), disk_errors("holding what another session holds"):
+            tips = self._chains.standing(session_ref(origin))
+            links = [keeps.read_link(self._read, tip.commit) for tip in tips]
+            inherited = [link.tip for link in links if not link.is_release]
+            if not inherited:
+                return
+            standing = self._chains.standing(name)
+            tip, objects = keeps.new_inheritance(standing, inherited, self._now())
+            self._put_commit(name, standing, tip, objects)
+
+    def release(self, session: str) -> None:
+        """Hold nothing for a session any more; what nobody else holds goes with a collection.
+
+        A keep that another process makes before it can know of the release may go with it.
+        """
+        name = session_ref(session)
+        with self._usable(), disk_errors("releasing a session"):
+            standing = self._chains.standing(name)
+            if not standing:
+                return
+            if self._latest is not None and self._latest_name == name:
+                # Our tree in memory goes on using it.
+                taken = self._ref_name(None)
+                self._put_keep(taken, self._latest.held, self._chains.standing(taken))
+            tip, objects = keeps.new_release(standing, self._now())
+            self._put_commit(name, standing, tip, objects)
+
+    def head(self, session: str) -> bytes | None:
+        """The newest commit of a session, whoever wrote it: a keep, a release or a merge."""
+        with self._usable(), disk_errors("reading refs"):
+            tip = self._chains.newest(session_ref(session))
+            return None if tip is None else tip.commit
+
+    def chain(self, session: str) -> Iterator[Keep]:
+        """What is held for a session, newest first."""
+        with self._usable(), disk_errors("reading refs"):
+            tips = self._chains.standing(session_ref(session))
+        for link in keeps.walk(self.read, tips, lambda _: False):
+            if link.is_keep:
+                yield keeps.read_keep(self.read, link)
+
+    def find(self, files: bytes) -> Keep | None:
+        """The newest keep of a snapshot of which only the tree is known."""
+        with self._usable(), disk_errors("reading refs"):
+            known = self._chains.known(files)
+            names = self._chains.names() if known is None else set()
+        for name in names:
+            with self._usable(), disk_errors("reading refs"):
+                tips = self._chains.standing(name)
+            found = self._chains.unknown(tips)
+            with self._usable():
+                self._chains.learn(found)
+                known = self._chains.known(files)
+        return known
+
+    # Borrowing
+
+    def borrow(self, objects_folder: Path) -> None:
+        """Count on the objects in a folder of the user's until they are adopted."""
+        with self._usable(), disk_errors(f"borrowing from {objects_folder}"):
+            self._lenders.borrow(objects_folder)
+
+    def stop_borrowing(self) -> None:
+        """Count on no such folder any more; nothing was kept that needs it."""
+        with self._usable(), disk_errors("giving back what was borrowed"):
+            self._lenders.give_back()
+
+    def has_borrowed(self, ids: Iterable[bytes]) -> set[bytes]:
+        """Those of the objects that can be borrowed."""
+        with self._usable(), disk_errors("looking for borrowed objects"):
+            return self._lenders.lent(ids)
+
+    def exists(self, id: bytes) -> bool:
+        """Whether the object can be read, be it here or borrowed."""
+        return self.has(id) or bool(self.has_borrowed([id]))
+
+    def has(self, id: bytes) -> bool:
+        """Whether the store has the object itself; what is borrowed does not count."""
+        with self._lock, disk_errors("looking for an object"):
+            if id == EMPTY_TREE or self._own.has(id) or self._packs.exists(id):
+                return True
+            self._foreign.refresh(self._own.names())
+            return self._foreign.has(id) or self._packs.exists(id)
+
+    def adopt(self, roots: Iterable[bytes], progress: Callable[[int, int], None]) -> Adopted:
+        """Copy all that these trees need and the store lacks; `progress` is told (done, total)."""
+        adoption = Adoption(
+            layout=self.layout,
+            read=self.read,
+            put=self.put_hashed,
+            flush=self.flush,
+            is_own=self.has,
+        )
+        with disk_errors("copying borrowed objects"):
+            adopted = adoption.run(roots, progress)
+            if not adopted.missing:
+                with self._usable():
+                    self._lenders.give_back()
+        return adopted
+
+    def owes_for_the_dead(self) -> bool:
+        """Whether a process ended before it had copied what it borrowed."""
+        with self._usable(), disk_errors("looking at what is borrowed"):
+            return bool(self._lenders.left_by_the_dead())
+
+    def adopt_all(self, progress: Callable[[int, int], None]) -> Adopted:
+        """Copy all that anything held in the store needs, whoever borrowed it."""
+        with self._usable(), disk_errors("reading refs"):
+            # First who is dead, then what is held: all that the dead held is seen.
+            left = self._lenders.left_by_the_dead()
+            held = {tip.commit for tips in self._chains.in_journals().values() for tip in tips}
+            held.update(self._refs.all().values())
+        adopted = self.adopt(held, progress)
+        if not adopted.missing:
+            with self._usable(), disk_errors("giving back what was borrowed"):
+                self._lenders.give_back_for(left)
+        return adopted
+
+    # Tidying
+
+    def collect(self, *, keep_taken_for: float) -> Collected:
+        """Give back the space of what nothing holds; snapshots of no session last some seconds."""
+        with disk_errors("collecting"), lock(self.layout) as is_alone:
+            if is_alone:
+                collected = self._collect(keep_taken_for)
+            else:
+                collected = Collected(skipped="another process is collecting")
+        # An open pack takes its space until it is closed, whoever removed it.
+        self._packs.reopen()
+        return collected
+
+    def _collect(self, keep_taken_for: float) -> Collected:
+        self.recover()
+        with self._usable():
+            self._flush()
+            self._own.rotate_older_than(keep_taken_for)
+            layout.remove_leftovers(self.layout)
+        self.settle()
+        collected = Sweep(
+            layout=self.layout,
+            read=self.read,
+            is_own=self.has,
+            journal_tips=self._journal_tips,
+            now=self._clock.now() / 1000,
+            keep_taken_for=keep_taken_for,
+            is_over_budget=self._size() > self._budget,
+        ).run()
+        if not collected.lacking:
+            self._lenders.give_all_back(before=time.time() - LENT_SECONDS)
+        return collected
+
+    def _journal_tips(self) -> dict[str, set[Tip]]:
+        with self._usable():
+            return self._chains.in_journals()
+
+    def _size(self) -> int:
+        return size_of(self.layout.journals) + size_of(self.layout.packs)
+
+    def is_untidy(self) -> bool:
+        """Whether many short-lived processes have left many packs, or the budget is exceeded."""
+        packs = sum(1 for _ in self.layout.packs.glob("*.pack"))
+        return packs > MANY_PACKS or self._size() > self._budget
+
+    def usage(self) -> Usage:
+        """How much room the store takes; if that is over the budget, also what for."""
+        with self._usable(), disk_errors("looking at the store's size"):
+            usage = Usage(
+                journals=size_of(self.layout.journals),
+                packs=size_of(self.layout.packs),
+                budget=self._budget,
+                lenders=tuple(self._lenders.folders()),
+            )
+            if not usage.over_budget:
+                return usage
+            standing = {name: self._chains.standing(name) for name in self._chains.names()}
+        return replace(usage, keeps={name: self._count(tips) for name, tips in standing.items()})
+
+    def _count(self, tips: list[Tip]) -> int:
+        return sum(link.is_keep for link in keeps.walk(self.read, tips, lambda _: False))
+
+    # Ending
+
+    def settle(self) -> None:
+        """Wait until what is sealed in the background is sealed, or failed to be."""
+        with self._lock:
+            sealing = self._own.sealing()
+        wait(sealing)
+
+    def problems(self) -> list[str]:
+        """What went wrong in the background, in words; it is tried again."""
+        # Without the lock: whoever asks must not wait for a disk.
+        return [*self._damage, *self._own.problems()]
+
+    def close(self) -> None:
+        """Flush, seal and let go; raises if that failed, but what was flushed is never lost."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            with self._lock:
+                self._own.flush()
+        finally:
+            with self._lock:
+                self._own.close_open()
+                self._own.seal_closed()
+            self.settle()
+            problems = self._own.problems()
+            self._own.let_go()
+            self._lenders.close()
+            self._foreign.close()
+        if problems:
+            raise SnapshotError(f"not sealed, and left for the next process: {problems[0]}")
+
+    def forget_parent(self) -> None:
+        """In a forked child: leave the parent's journals to it, and write to others."""
+        self._lock = threading.RLock()
+        self._own.forsake(self._lock)
+        self._foreign.close()
+        self._lenders.forget_parent()
+        self._packs.reopen()
+
+
+def _forget_parents() -> None:
+    for store in list(_stores):
+        store.forget_parent()
+
+
+os.register_at_fork(after_in_child=_forget_parents)

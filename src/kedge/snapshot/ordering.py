@@ -1,0 +1,112 @@
+"""Being the only kedge that takes snapshots or writes files in a worktree, so that whoever numbers
+what it sees or does there gets one order of all; only the worktree's lock is this module's."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from kedge.domain.errors import RootBusy
+from kedge.snapshot.applying import apply
+from kedge.snapshot.disk import Disk
+from kedge.snapshot.files.holding import Hold, hold
+from kedge.snapshot.files.opening import naps
+from kedge.snapshot.files.recovering import clean_up
+from kedge.snapshot.files.steps import Step
+from kedge.snapshot.guard import Guard
+from kedge.snapshot.looking import look
+from kedge.snapshot.opening import Opened
+from kedge.snapshot.taking import Taker
+from kedge.snapshot.values import Result, Snapshot
+
+PATIENCE = 30.0
+"""Seconds that somebody waits for another kedge in the same worktree."""
+
+
+class Order:
+    """How to become the only one in a worktree."""
+
+    def __init__(self, opened: Opened, guard: Guard, taker: Taker, limit: int) -> None:
+        self._opened = opened
+        self._guard = guard
+        self._taker = taker
+        self._limit = limit
+
+    def attempt(self) -> Hold | None:
+        """The worktree, if nobody else has it; what a dead restore left in it is put in order."""
+        with self._guard.use():
+            held = hold(self._opened.root)
+            if held is not None:
+                self._put_in_order(held)
+            return held
+
+    def wait(self) -> Hold:
+        """The worktree, as soon as nobody else has it; `RootBusy` if that takes too long."""
+        deadline = time.monotonic() + PATIENCE
+        pauses = naps()
+        while (held := self.attempt()) is None:
+            if time.monotonic() >= deadline:
+                raise RootBusy
+            time.sleep(next(pauses))
+        return held
+
+    def _put_in_order(self, held: Hold) -> None:
+        try:
+            if self._opened.plans.are_there():
+                with held.used() as root:
+                    self._opened.plans.clean_up(root)
+        except BaseException:
+            held.release()
+            raise
+
+    def under(self, held: Hold) -> "Ordered":
+        """What can be done in the worktree by whoever has it."""
+        return Ordered(self._opened, self._guard, self._taker, held, self._limit)
+
+
+class Ordered:
+    """A worktree in which no other kedge takes a snapshot or applies steps meanwhile."""
+
+    def __init__(self, opened: Opened, guard: Guard, taker: Taker, held: Hold, limit: int) -> None:
+        self._store = opened.store
+        self._guard = guard
+        self._taker = taker
+        self._held = held
+        self._limit = limit
+
+    def track(self, *, session: str | None = None) -> Snapshot:
+        """As `Snapshots.track`."""
+        # Given up by whoever waited for it, it does not keep the worktree: it gets no number.
+        with self._guard.turn() as deadline:
+            snapshot = self._taker.take(deadline, session)
+        self._held.check()
+        return snapshot
+
+    def look(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, Disk]:
+        """As `Snapshots.look`."""
+        with self._guard.use(), self._held.used() as root:
+            return look(root, self._store, paths, session=session, limit=self._limit)
+
+    def apply(
+        self,
+        steps: Sequence[Step],
+        *,
+        tag: str,
+        folders: Sequence[bytes] = (),
+        on_result: Callable[[Result], None] | None = None,
+    ) -> list[Result]:
+        """Carry out steps: deletions, then folders that are empty by now, then writes.
+
+        A path that is as wanted is done (`UNCHANGED`), one that is as expected is written, any
+        other is left alone: so the same steps may be applied again after a crash, once `clean_up`
+        has put in order what it left. All is on the disk for good when this returns; `on_result`
+        is called for each path before that. `tag` is in the names of temporary files.
+        """
+        with self._guard.use(), self._held.used() as root:
+            return apply(root, self._read, steps, tag=tag, folders=folders, on_result=on_result)
+
+    def clean_up(self, steps: Sequence[Step], *, tag: str) -> list[Result]:
+        """Put in order what a crash left of steps; the results are of the paths with trouble."""
+        with self._guard.use(), self._held.used() as root:
+            return clean_up(root, steps, tag=tag)
+
+    def _read(self, blob: str) -> bytes:
+        return self._store.read(bytes.fromhex(blob))[1]

@@ -1,0 +1,1 @@
+"""What the user's own repository says; it is only ever read."""

@@ -1,0 +1,200 @@
+"""What the user's git configuration says that decides which files count, and what their bytes are.
+
+git itself reads the configuration, with all its files, includes and conditions; nothing that is
+configured is carried out.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from kedge.snapshot.repository.asking import ask_git, with_configuration
+from kedge.snapshot.repository.finding import Repository
+from kedge.snapshot.repository.reading import Signature, is_settled, signature
+
+_GIT_PATIENCE = 5.0
+# More than anybody has; whoever writes a million includes must not make every look slow.
+_MOST_ORIGINS = 250
+_NO_REPOSITORY = os.fsencode(os.devnull)
+_SYSTEM_FOLDER = b"/etc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitConfig:
+    """The settings that matter for snapshots, and how to tell that they may have changed."""
+
+    excludes_file: bytes | None = None
+    """The user's own ignore rules; it need not exist, nor be a file."""
+    attributes_file: bytes | None = None
+    system_attributes_file: bytes = _SYSTEM_FOLDER + b"/gitattributes"
+    converts: bool = True
+    """Whether git may change bytes on their way to a blob, whatever the attributes say."""
+    ignore_case: bool = False
+    object_format: str = "sha1"
+    origins: tuple[tuple[bytes, Signature | None], ...] = ()
+    """The files that were read, or would be if they existed, as they were."""
+    settled: bool = False
+    """Whether any later change of an origin shows in its signature."""
+
+    @property
+    def hash_length(self) -> int:
+        return 32 if self.object_format == "sha256" else 20
+
+    def is_current(self) -> bool:
+        """Whether reading again would give the same; costs one `stat` for each origin."""
+        return self.settled and all(signature(path) == seen for path, seen in self.origins)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    scope: bytes
+    origin: bytes | None
+    key: bytes
+    value: bytes | None
+    """None for a key without `=`, which git takes for true."""
+
+
+def read_config(repository: Repository | None) -> GitConfig:
+    """The configuration as git sees it in this repository, or in a folder that is in none."""
+    started = time.time_ns()
+    # Before git reads them: what changes meanwhile differs from this afterwards.
+    known = _signatures(_usual_files(repository))
+    listed = _ask(repository, "--list", "--show-origin", "--show-scope", "--includes")
+    settings = list(_parse(listed)) if listed is not None else []
+    named = islice(dict.fromkeys(_named_files(repository, settings)), _MOST_ORIGINS)
+    known = _signatures(named) | known
+    last = {setting.key: setting for setting in settings}
+    understood = listed is not None and (repository is None or _is_heard(settings))
+    return GitConfig(
+        excludes_file=_path(repository, last.get(b"core.excludesfile"), b"ignore"),
+        attributes_file=_path(repository, last.get(b"core.attributesfile"), b"attributes"),
+        system_attributes_file=_system_folder(settings) + b"/gitattributes",
+        converts=not understood or _may_convert(last),
+        ignore_case=_is_true(last.get(b"core.ignorecase")),
+        object_format=_object_format(last.get(b"extensions.objectformat")),
+        origins=tuple(known.items()),
+        settled=all(is_settled(seen, started) for seen in known.values()),
+    )
+
+
+def _ask(repository: Repository | None, *words: str) -> bytes | None:
+    git_folder = repository.git_folder if repository else _NO_REPOSITORY
+    return ask_git(
+        git_folder,
+        # Wherever the repository says its worktree is, git must not go there.
+        "--work-tree=/",
+        "config",
+        "-z",
+        *words,
+        environment=with_configuration(),
+        patience=_GIT_PATIENCE,
+    )
+
+
+def _parse(listed: bytes) -> Iterator[_Setting]:
+    words = iter(listed.split(b"\0"))
+    # Three words each; the last NUL ends the last setting and begins none.
+    for scope, origin, setting in zip(words, words, words, strict=False):
+        key, equals, value = setting.partition(b"\n")
+        kind, _, name = origin.partition(b":")
+        yield _Setting(
+            scope,
+            os.path.join(b"/", name) if kind == b"file" else None,
+            key,
+            value if equals else None,
+        )
+
+
+def _is_heard(settings: Iterable[_Setting]) -> bool:
+    # A repository that this git does not understand is passed over without a word.
+    return any(setting.scope == b"local" for setting in settings)
+
+
+def _signatures(paths: Iterable[bytes]) -> dict[bytes, Signature | None]:
+    return {path: signature(path) for path in paths}
+
+
+def _usual_files(repository: Repository | None) -> Iterator[bytes]:
+    yield _SYSTEM_FOLDER + b"/gitconfig"
+    for name in (b"GIT_CONFIG_GLOBAL", b"GIT_CONFIG_SYSTEM"):
+        if named := os.environb.get(name):
+            yield named
+    if home := os.environb.get(b"HOME"):
+        yield home + b"/.gitconfig"
+    if personal := _personal(b"config"):
+        yield personal
+    if repository:
+        yield repository.common_folder + b"/config"
+        yield repository.git_folder + b"/config.worktree"
+
+
+def _named_files(repository: Repository | None, settings: Iterable[_Setting]) -> Iterator[bytes]:
+    for setting in settings:
+        if setting.origin is None:
+            continue
+        yield setting.origin
+        if not setting.key.startswith((b"include.", b"includeif.")):
+            continue
+        # Also what is not included now: the file may appear, or the condition come true.
+        if setting.value:
+            expanded = os.path.expanduser(setting.value)
+            yield os.path.join(os.path.dirname(setting.origin), expanded)
+        if repository and setting.key.startswith(b"includeif.onbranch:"):
+            yield repository.git_folder + b"/HEAD"
+
+
+def _personal(name: bytes) -> bytes | None:
+    if folder := os.environb.get(b"XDG_CONFIG_HOME"):
+        return folder + b"/git/" + name
+    if home := os.environb.get(b"HOME"):
+        return home + b"/.config/git/" + name
+    return None
+
+
+def _path(repository: Repository | None, setting: _Setting | None, usual: bytes) -> bytes | None:
+    if setting is None:
+        return _personal(usual)
+    # git knows best what `~`, `~user` and `%(prefix)` stand for.
+    named = _ask(repository, "--type=path", "--get", os.fsdecode(setting.key))
+    if not named or named == b"\0":
+        return None
+    path = named.removesuffix(b"\0")
+    if repository is None:
+        return path if os.path.isabs(path) else None
+    return os.path.join(repository.root, path)
+
+
+def _system_folder(settings: Iterable[_Setting]) -> bytes:
+    for setting in settings:
+        if setting.scope == b"system" and setting.origin:
+            return os.path.dirname(setting.origin)
+    return _SYSTEM_FOLDER
+
+
+def _may_convert(last: dict[bytes, _Setting]) -> bool:
+    # Line ends that are set without attributes convert nothing today; better to hash in vain.
+    if b"core.eol" in last or b"attr.tree" in last:
+        return True
+    return not _is_false(last.get(b"core.autocrlf"))
+
+
+def _is_false(setting: _Setting | None) -> bool:
+    if setting is None:
+        return True
+    return setting.value is not None and setting.value.lower() in (
+        b"false",
+        b"no",
+        b"off",
+        b"0",
+        b"",
+    )
+
+
+def _is_true(setting: _Setting | None) -> bool:
+    return not _is_false(setting)
+
+
+def _object_format(setting: _Setting | None) -> str:
+    return (setting.value or b"").decode("ascii", "replace") if setting else "sha1"

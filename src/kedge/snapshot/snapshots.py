@@ -1,0 +1,341 @@
+"""Snapshots of one worktree: taken, compared, put back. Every method may be called by any thread.
+
+Nothing here knows of sessions but their ids, under which snapshots are kept.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kedge.domain.errors import RootBusy
+from kedge.domain.sessions import FileDiff
+from kedge.snapshot import history, kept
+from kedge.snapshot.capturing import capture, identify
+from kedge.snapshot.diffs.states import tree_changes
+from kedge.snapshot.diffs.texts import file_diffs, git_diff
+from kedge.snapshot.diffs.trees import TreeChange, compare
+from kedge.snapshot.disk import Disk
+from kedge.snapshot.files.holding import Hold
+from kedge.snapshot.files.writing import Writer
+from kedge.snapshot.guard import Guard
+from kedge.snapshot.looking import look
+from kedge.snapshot.objects.formats import BLOB
+from kedge.snapshot.objects.usage import Usage
+from kedge.snapshot.opening import Opened, open_worktree
+from kedge.snapshot.ordering import Order, Ordered
+from kedge.snapshot.restoring import put_back, steps_back, undoing
+from kedge.snapshot.settings import SnapshotSettings
+from kedge.snapshot.taking import Taker
+from kedge.snapshot.upkeep import Upkeep
+from kedge.snapshot.values import (
+    Change,
+    Patch,
+    Present,
+    Protection,
+    Reason,
+    Result,
+    Snapshot,
+    State,
+    Status,
+)
+from kedge.snapshot.worktree.filesystems import why_refused
+
+SnapshotLike = Snapshot | str
+
+
+class Snapshots:
+    """The snapshots of one worktree."""
+
+    def __init__(self, opened: Opened, settings: SnapshotSettings, way: str | None) -> None:
+        self._opened = opened
+        self._root = opened.root
+        self._store = opened.store
+        self._worktree = opened.worktree
+        self.settings = settings
+        self._guard = Guard(settings.budget, self._wake)
+        self._upkeep = Upkeep(self._store, self._worktree, self._guard, settings)
+        self._taker = Taker(opened, self._upkeep)
+        self.order = Order(opened, self._guard, self._taker, settings.file_size)
+        self._way = way if way == "declared" else None
+        if self._way is not None:
+            self._guard.refuse("only declared paths are looked at", Protection.DECLARED)
+        if reason := why_refused(self._root.path, self._worktree.spaces.private):
+            self._guard.refuse(reason)
+
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        data: str | os.PathLike[str],
+        project: str,
+        settings: SnapshotSettings | None = None,
+        way: str | None = None,
+    ) -> Self:
+        """Open the snapshots of a folder; the first snapshot reads it.
+
+        `data` is the folder that snapshots are kept in, `project` names the store there: worktrees
+        of one project share what they have in common. `way` is how changes are known; by default
+        the best that the machine offers.
+        """
+        settings = settings or SnapshotSettings()
+        opened = open_worktree(root, data=Path(data), project=project, settings=settings, way=way)
+        return cls(opened, settings, way)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what runs in the background, and leave all in order for the next process."""
+        if self._guard.is_closing:
+            return
+        self._guard.is_closing = True
+        if not self._guard.is_ours():
+            # A forked child lets go of what it inherited; the rest is its parent's.
+            self._worktree.close()
+            self._root.close()
+            return
+        self._upkeep.hurry()
+        with self._guard.patient_turn():
+            # Whoever was using it is done now, and nobody begins.
+            known = self._guard.protection is Protection.FULL
+        self._guard.wait_until_unused()
+        self._upkeep.stop()
+        try:
+            if known:
+                self._taker.remember()
+        finally:
+            self._worktree.close()
+            self._store.close()
+            self._root.close()
+
+    def _wake(self) -> None:
+        self._upkeep.wake()
+
+    # Taking
+
+    def track(self, *, session: str | None = None) -> Snapshot:
+        """Take a snapshot of the worktree as it is now, kept for a session or for a while.
+
+        Raises `SnapshotRefused`, `SnapshotTimeout` or another `SnapshotError` if there is none.
+        """
+        with self._guard.turn() as deadline:
+            self._clean_up()
+            return self._taker.take(deadline, session)
+
+    @contextmanager
+    def ordered(self) -> Iterator[Ordered]:
+        """Be the only kedge that takes a snapshot or applies steps in this worktree.
+
+        Raises `RootBusy` if another one does so for too long.
+        """
+        with self._held() as held:
+            yield self.order.under(held)
+
+    @contextmanager
+    def _held(self) -> Iterator[Hold]:
+        held = self.order.wait()
+        try:
+            yield held
+        finally:
+            held.release()
+
+    def _follow_root(self) -> None:
+        if not self._root.is_same():
+            with self._guard.patient_turn():
+                self._worktree.follow_root()
+
+    def _clean_up(self) -> None:
+        """Put in order what a process that died while it restored files left behind."""
+        if self._opened.plans.are_there():
+            # Unless somebody is at it right now.
+            with suppress(RootBusy), self._root.lock(0):
+                self._opened.plans.clean_up(self._root)
+
+    def capture(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, State]:
+        """Store what is at these paths now; from now on they are covered even if ignored."""
+        with self._guard.use():
+            self._follow_root()
+            limit = self.settings.file_size
+            states = {path: capture(self._root, self._store, path, limit) for path in paths}
+            self._worktree.declare(states)
+            present = (state for state in states.values() if isinstance(state, Present))
+            self._store.hold(session, [bytes.fromhex(state.blob) for state in present])
+            self._store.flush()
+        return states
+
+    def identify(self, paths: Iterable[bytes]) -> dict[bytes, State]:
+        """What is at these paths now, by the ids of the blobs it would be; nothing is stored."""
+        with self._guard.use(), self._root.opened_again() as root:
+            return {path: identify(root, path) for path in paths}
+
+    def look(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, Disk]:
+        """What is at these paths now, ignored or not, and stored so that it can be recovered."""
+        with self._guard.use(), self._root.opened_again() as root:
+            return look(root, self._store, paths, session=session, limit=self.settings.file_size)
+
+    def put_blobs(self, contents: Iterable[bytes], *, session: str | None = None) -> list[str]:
+        """Store contents that are nowhere yet, and keep them for a session or for a while."""
+        with self._guard.use():
+            blobs = [self._store.put(BLOB, content) for content in contents]
+            self._store.hold(session, blobs)
+            self._store.flush()
+        return [blob.hex() for blob in blobs]
+
+    def inherit(self, origin: str, fork: str) -> None:
+        """Keep for a fork too what is kept for its origin now."""
+        with self._guard.use():
+            self._store.inherit(origin, fork)
+            self._store.flush()
+
+    def release(self, session: str) -> None:
+        """Keep nothing for a session any more; what nobody else keeps goes after a while."""
+        self._store.release(session)
+        self._store.flush()
+
+    # Comparing
+
+    def patch(self, since: SnapshotLike) -> Patch:
+        """The files that changed since a snapshot, by their absolute paths."""
+        old = self._find(since)
+        changes = history.changes(self._read, old, self.track())
+        files = [self._root.path + b"/" + change.path for change in changes if change.is_covered]
+        return Patch(old.id, tuple(map(os.fsdecode, files)))
+
+    def changes(self, old: SnapshotLike, new: SnapshotLike) -> tuple[Change, ...]:
+        """Every path whose state differs, with what both snapshots say of it."""
+        return history.changes(self._read, self._find(old), self._find(new))
+
+    def uncovered_changes(self, old: SnapshotLike, new: SnapshotLike) -> dict[bytes, Reason]:
+        """Paths that only one of two snapshots could tell of, except for ignored ones, and why."""
+        return history.uncovered_changes(self._read, self._find(old), self._find(new))
+
+    def diff(self, since: SnapshotLike) -> str:
+        """What changed since a snapshot, as plain `git diff` text."""
+        old = self._find(since)
+        return git_diff(self._covered(old, self.track()), self._read)
+
+    def diff_full(
+        self, old: SnapshotLike, new: SnapshotLike, *, room: int | None = None
+    ) -> list[FileDiff]:
+        """What changed between two snapshots, file by file, with at most `room` bytes of text."""
+        return file_diffs(self._covered(self._find(old), self._find(new)), self._read, room=room)
+
+    def diffs_of(self, changes: Iterable[Change], *, room: int | None = None) -> list[FileDiff]:
+        """As `diff_full`, of changes that are known already, whoever made them."""
+        return file_diffs(tree_changes(changes), self._read, room=room)
+
+    def git_diff_of(self, changes: Iterable[Change], *, room: int | None = None) -> str:
+        """As `diff`, of changes that are known already; a file without room has its header only."""
+        return git_diff(tree_changes(changes), self._read, room=room)
+
+    def _covered(self, old: Snapshot, new: Snapshot) -> list[TreeChange]:
+        before, after = history.View(self._read, old), history.View(self._read, new)
+        return [
+            change
+            for change in compare(self._read, before.files, after.files)
+            if before.covers(change.path, change.old) and after.covers(change.path, change.new)
+        ]
+
+    def state(self, snapshot: SnapshotLike, path: bytes) -> State:
+        """What a snapshot says of a path."""
+        return history.View(self._read, self._find(snapshot)).state(path)
+
+    def read(self, blob: str) -> bytes:
+        """The content of a blob."""
+        return self._read(bytes.fromhex(blob))
+
+    def _has(self, blob: str) -> bool:
+        return self._store.exists(bytes.fromhex(blob))
+
+    def _read(self, id: bytes) -> bytes:
+        return self._store.read(id)[1]
+
+    def _find(self, snapshot: SnapshotLike) -> Snapshot:
+        return snapshot if isinstance(snapshot, Snapshot) else kept.find(self._store, snapshot)
+
+    # Watching over it
+
+    def status(self) -> Status:
+        """How things stand; waits for nobody."""
+        watch, keeper, upkeep = self._worktree.watch, self._worktree.keeper, self._upkeep
+        troubles = [upkeep.trouble, self._opened.plans.damaged(), *self._store.problems()]
+        return Status(
+            protection=self._guard.protection,
+            reason=self._guard.reason,
+            way=self._way or watch.way,
+            way_reason=self._worktree.way_reason,
+            files=keeper.count,
+            watches=watch.count(),
+            overflows=self._worktree.overflows,
+            verifications=upkeep.verifications,
+            mismatches=upkeep.mismatches,
+            borrowed=upkeep.borrowed,
+            borrowed_at_first=upkeep.borrowed_at_first,
+            trouble=next(filter(None, troubles), ""),
+        )
+
+    def usage(self) -> Usage:
+        """How much room the project's snapshots take; over the budget, also what keeps them."""
+        return self._store.usage()
+
+    def verify(self) -> list[bytes]:
+        """Compare all that is known with the disk now; the paths that had not been noticed.
+
+        They are known rightly afterwards, and counted in the status.
+        """
+        with self._guard.turn():
+            pass
+        return self._upkeep.verify()
+
+    def give_up(self) -> None:
+        """Somebody stopped waiting for a snapshot: only declared paths are protected for now."""
+        self._guard.degrade()
+
+    # Putting back
+
+    def restore(self, snapshot: SnapshotLike) -> list[Result]:
+        """Make the worktree hold exactly what a snapshot holds, wherever both are covered.
+
+        What is there now is stored first. A path that somebody changes meanwhile is left alone, and
+        the result says so.
+        """
+        old = self._find(snapshot)
+        with self._held() as held, self._guard.turn() as deadline:
+            now = self._taker.take(deadline)
+            return self._put_back(held, history.changes(self._read, old, now))
+
+    def revert(self, patches: Sequence[Patch]) -> list[Result]:
+        """Give each file of the patches the content it had in the first patch that names it."""
+        with self._held() as held, self._guard.turn() as deadline:
+            now = history.View(self._read, self._taker.take(deadline))
+            view = lru_cache(self._view)
+            changes, results = undoing(patches, self._root.path, view, now.state)
+            return sorted(results + self._put_back(held, changes), key=lambda result: result.path)
+
+    def _view(self, id: str) -> history.View:
+        return history.View(self._read, self._find(id))
+
+    def _put_back(self, held: Hold, changes: Sequence[Change]) -> list[Result]:
+        held.check()
+        steps, results = steps_back(changes, self._has)
+        if steps:
+            with (
+                held.used() as root,
+                self._opened.plans.carried_out(steps) as tag,
+                Writer(root, self.read, tag=tag) as writer,
+            ):
+                results += put_back(writer, steps)
+        return sorted(results, key=lambda result: result.path)

@@ -1,0 +1,85 @@
+"""How one snapshot is taken: from what is known of the files, through their trees, to a keep on the
+disk; whose turn it is to take one is the guard's concern."""
+
+from kedge.snapshot import kept
+from kedge.snapshot.memory import recall, remember
+from kedge.snapshot.objects.formats import BLOB, TREE
+from kedge.snapshot.opening import Opened
+from kedge.snapshot.repository.head import read_head
+from kedge.snapshot.upkeep import Upkeep
+from kedge.snapshot.values import Snapshot
+from kedge.snapshot.worktree.seeding import Seed, seed_from
+
+
+class Taker:
+    """Takes the snapshots of one worktree; called by whoever has the turn."""
+
+    def __init__(self, opened: Opened, upkeep: Upkeep) -> None:
+        self._opened = opened
+        self._store = opened.store
+        self._worktree = opened.worktree
+        self._upkeep = upkeep
+        self._last: Snapshot | None = None
+        self._seed: Seed | None = None
+        """What the first snapshot takes from the user's repository, until that is being copied."""
+
+    def take(self, deadline: float, session: str | None = None) -> Snapshot:
+        """Take one until a time of the monotonic clock, kept for a session or for a while."""
+        self._worktree.follow_root()
+        if not self._worktree.is_known and self._seed is None:
+            self._recall()
+        self._worktree.refresh(deadline)
+        if self._seed is not None:
+            self._check_seed(self._seed, deadline)
+        self._worktree.check_root()
+        trees = self._worktree.write(self._put_tree, self._put_blob)
+        repository = self._worktree.spaces.root.repository
+        snapshot = Snapshot(
+            id=trees.files.hex(),
+            notes=trees.notes.hex(),
+            base=self._worktree.base,
+            head=read_head(repository) if repository is not None else None,
+            unstable=self._worktree.unstable(),
+        )
+        kept.keep(self._store, snapshot, session)
+        self._last = snapshot
+        self._upkeep.note_use()
+        if self._seed is not None:
+            # Until here, whatever fails, the next snapshot has to see to it.
+            if not self._seed.check.gave_up:
+                self._upkeep.adopt(trees.files)
+            self._seed = None
+        return snapshot
+
+    def remember(self) -> None:
+        """Write down what is known of the files for the next process."""
+        if self._last is not None and self._upkeep.borrowed == 0:
+            remember(self._opened, self._last)
+
+    def _check_seed(self, seed: Seed, deadline: float) -> None:
+        """Read what the user's repository does not have as its index says."""
+        seed.check.start()
+        # Git looks them up meanwhile.
+        self._worktree.write(self._put_tree, self._put_blob)
+        wrong = seed.check.wrong()
+        if seed.check.gave_up:
+            self._store.stop_borrowing()
+        if wrong:
+            self._worktree.distrust(wrong)
+            self._worktree.refresh(deadline)
+
+    def _recall(self) -> None:
+        """Find what is known of the files without reading them."""
+        memory = recall(self._opened)
+        if memory is not None:
+            self._worktree.lister.memory = memory
+            return
+        self._seed = seed_from(self._opened.root, self._worktree.spaces.root, self._store)
+        if self._seed is not None:
+            self._worktree.lister.memory = self._seed
+
+    def _put_tree(self, content: bytes) -> bytes:
+        return self._store.put(TREE, content)
+
+    def _put_blob(self, content: bytes) -> bytes:
+        return self._store.put(BLOB, content)

@@ -1,0 +1,180 @@
+"""What snapshots do by themselves, in a thread of low urgency: become independent of the user's
+repository, recover from a time-out, compare what is known with the whole disk, tidy the store."""
+
+import threading
+from collections.abc import Callable, Set
+from time import monotonic
+
+from kedge.domain.errors import SnapshotError
+from kedge.snapshot.guard import Guard
+from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.settings import SnapshotSettings
+from kedge.snapshot.worktree.keeping import TooManyFiles
+from kedge.snapshot.worktree.tree import Worktree
+
+# A turn of this many folders takes some milliseconds, so a snapshot never waits for long.
+_FOLDERS_AT_A_TIME = 100
+_PAUSE = 0.01
+# Comparing must cost no more than this share of the time.
+_SHARE = 0.02
+_COLLECT_EVERY = 3600.0
+
+
+class Upkeep:
+    """One thread per worktree, started when there is something to keep up."""
+
+    def __init__(
+        self, store: ObjectStore, worktree: Worktree, guard: Guard, settings: SnapshotSettings
+    ) -> None:
+        self._store = store
+        self._worktree = worktree
+        self._guard = guard
+        self._settings = settings
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._adopting: list[bytes] = []
+        self._used = False
+        self._verify_at = monotonic() + settings.verification
+        self._collect_at = monotonic() + _COLLECT_EVERY
+        self._tidy_until = 0.0
+        self.verifications = 0
+        self.mismatches = 0
+        self.borrowed = 0
+        self.borrowed_at_first = 0
+        self.trouble = ""
+
+    def note_use(self) -> None:
+        """A snapshot was taken: there is something to compare again."""
+        self._used = True
+        if self._thread is None:
+            self._start()
+
+    def adopt(self, tree: bytes) -> None:
+        """Copy what a tree needs from the user's repository."""
+        # Until they are counted there may be as many as there are files.
+        self.borrowed = self.borrowed_at_first = self._worktree.keeper.count
+        self._adopting.append(tree)
+        self.wake()
+
+    def wake(self) -> None:
+        self._wake.set()
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="kedge-upkeep", daemon=True)
+                self._thread.start()
+
+    def hurry(self) -> None:
+        """Nobody needs the scan any more that would end the degraded state."""
+        self._stop.set()
+        if self._guard.may_recover:
+            self._worktree.keeper.deadline = 0.0
+
+    def stop(self) -> None:
+        """Return when the thread has ended."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            for job in (self._adopt, self._rescan, self._verify_when_due, self._collect_when_due):
+                if not self._stop.is_set():
+                    self._attempt(job)
+            self._wake.wait(max(0.0, min(self._verify_at, self._collect_at) - monotonic()))
+        # A snapshot that depends on the user's repository must not be left behind.
+        self._attempt(self._adopt)
+
+    def _attempt(self, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except TooManyFiles:
+            # Said already; it is looked at again from time to time.
+            return
+        except Exception as error:  # noqa: BLE001  # whatever it is must not end the thread
+            # Nobody waits for it here; the status says it, and the job comes round again.
+            self.trouble = str(error) or repr(error)
+
+    # Jobs
+
+    def _adopt(self) -> None:
+        trees, self._adopting = self._adopting, []
+        for_the_dead = self._store.owes_for_the_dead()
+        if not trees and not for_the_dead:
+            return
+        try:
+            if for_the_dead:
+                adopted = self._store.adopt_all(self._note_progress)
+            else:
+                adopted = self._store.adopt(trees, self._note_progress)
+            lost = self._read_again(adopted.missing) if adopted.missing else set()
+        except BaseException:
+            self._adopting = trees + self._adopting
+            raise
+        self.borrowed = len(lost)
+        if lost:
+            raise SnapshotError(
+                f"{len(lost)} files were changed before they could be copied from the repository"
+            )
+
+    def _read_again(self, missing: Set[bytes]) -> set[bytes]:
+        """Read what the user's repository has lost from the worktree; what is lost for good."""
+        with self._guard.patient_turn():
+            self._worktree.distrust(missing)
+            self._worktree.refresh()
+        self._store.flush()
+        return {id for id in missing if not self._store.has(id)}
+
+    def _note_progress(self, done: int, total: int) -> None:
+        self.borrowed, self.borrowed_at_first = total - done, total
+
+    def _rescan(self) -> None:
+        if self._guard.may_recover:
+            with self._guard.patient_turn():
+                if not self._stop.is_set():
+                    self._worktree.refresh()
+                    self._guard.restore()
+
+    def _verify_when_due(self) -> None:
+        if monotonic() < self._verify_at:
+            return
+        started = monotonic()
+        if self._used and self._worktree.watch.way == "inotify":
+            self._used = False
+            self.verify()
+        spent = monotonic() - started
+        self._verify_at = monotonic() + max(self._settings.verification, spent / _SHARE)
+
+    def verify(self) -> list[bytes]:
+        """Compare all that is known with the disk, a little at a time; what was not noticed."""
+        found: list[bytes] = []
+        with self._guard.patient_turn():
+            folders = list(self._worktree.top.everything())
+        # Between two looks a scan knows nothing anyway: then all at once is cheaper.
+        some = _FOLDERS_AT_A_TIME if self._worktree.watch.way == "inotify" else len(folders)
+        for start in range(0, len(folders), some):
+            if self._stop.is_set():
+                return found
+            with self._guard.patient_turn():
+                found += self._worktree.verify(folders[start : start + some])
+            self._stop.wait(_PAUSE)
+        self.verifications += 1
+        self.mismatches += len(found)
+        return found
+
+    def _is_untidy(self) -> bool:
+        # Once is enough: what could not be tidied then is being kept.
+        return monotonic() >= self._tidy_until and self._store.is_untidy()
+
+    def _collect_when_due(self) -> None:
+        if monotonic() < self._collect_at and not self._is_untidy():
+            return
+        self._collect_at = self._tidy_until = monotonic() + _COLLECT_EVERY
+        self._store.collect(keep_taken_for=self._settings.retention)

@@ -1,0 +1,41 @@
+"""What tests of snapshots have in common: time is not what they are about."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from kedge.snapshot import SnapshotSettings, ordering, threads
+from kedge.snapshot.objects import lending
+from kedge.snapshot.repository import config, head
+from tests.support.patience import PATIENCE, defaults_of
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is waited for, however loaded the machine is; who tests a wait says how long it is."""
+    monkeypatch.setitem(defaults_of(SnapshotSettings), "budget", PATIENCE)
+    monkeypatch.setattr(ordering, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(config, "_GIT_PATIENCE", PATIENCE)
+    monkeypatch.setattr(head, "_GIT_PATIENCE", PATIENCE)
+    monkeypatch.setattr(lending, "_PATIENCE", PATIENCE)
+
+
+class _Prompt(ThreadPoolExecutor):
+    def submit(self, work: Callable[..., object], /, *given: object) -> Future[object]:  # type: ignore[override]  # as much as is used
+        begun = threading.Event()
+
+        def working() -> object:
+            begun.set()
+            return work(*given)
+
+        job = super().submit(working)
+        begun.wait()
+        return job
+
+
+@pytest.fixture
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads begin at once, so that none of a short budget is spent before they do."""
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", _Prompt)

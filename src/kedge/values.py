@@ -1,5 +1,6 @@
 """The values that programs hand to kedge and get from it, in one place."""
 
+from kedge.domain.agents import AgentInfo
 from kedge.domain.messages import (
     AssistantMessage,
     Message,
@@ -29,18 +30,31 @@ from kedge.domain.parts import (
     ToolRunning,
     ToolTime,
 )
-from kedge.domain.permissions import PermissionRule
+from kedge.domain.permissions import PermissionRequest, PermissionRule, ToolCallRef
 from kedge.domain.projects import Project
-from kedge.domain.sessions import CacheCount, ForkOrigin, ModelRef, SessionInfo, TokenCount
+from kedge.domain.questions import QuestionInfo, QuestionOption, QuestionRequest
+from kedge.domain.receipts import Receipt, ReceiptEntry, ReceiptOutcome
+from kedge.domain.sessions import (
+    CacheCount,
+    FileDiff,
+    ForkOrigin,
+    ModelRef,
+    SessionInfo,
+    SessionSummary,
+    TokenCount,
+)
 from kedge.domain.status import Busy, Idle, Retry, SessionStatus
 from kedge.domain.todos import Todo
+from kedge.domain.trees import TreeEntry
 
 __all__ = [
+    "AgentInfo",
     "AgentPart",
     "AssistantMessage",
     "Busy",
     "CacheCount",
     "CompactionPart",
+    "FileDiff",
     "FilePart",
     "ForkOrigin",
     "Idle",
@@ -52,13 +66,21 @@ __all__ = [
     "Part",
     "PartTime",
     "PatchPart",
+    "PermissionRequest",
     "PermissionRule",
     "Project",
+    "QuestionInfo",
+    "QuestionOption",
+    "QuestionRequest",
     "ReasoningPart",
+    "Receipt",
+    "ReceiptEntry",
+    "ReceiptOutcome",
     "Retry",
     "RetryPart",
     "SessionInfo",
     "SessionStatus",
+    "SessionSummary",
     "SnapshotPart",
     "StepFinishPart",
     "StepStartPart",
@@ -66,11 +88,13 @@ __all__ = [
     "TextPart",
     "Todo",
     "TokenCount",
+    "ToolCallRef",
     "ToolCompleted",
     "ToolError",
     "ToolPart",
     "ToolPending",
     "ToolRunning",
     "ToolTime",
+    "TreeEntry",
     "UserMessage",
 ]

@@ -6,10 +6,14 @@ It says what it does as one JSON text per line, and reads a line when it is to g
 import asyncio
 import json
 import sys
+from time import monotonic
 
 import kedge
 from kedge.domain.errors import KedgeError
+from kedge.domain.questions import QuestionInfo, QuestionOption
+from kedge.engine import growing, upkeep
 from kedge.engine.engine import Engine
+from tests.engine.places import NEVER, PAUSES
 
 
 def say(value: object) -> None:
@@ -26,9 +30,7 @@ async def told() -> str:
 
 def let_time_pass() -> None:
     """Make the next piece of progress old enough to be stored."""
-    loop = asyncio.get_running_loop()
-    now = loop.time
-    loop.time = lambda: now() + 1.0  # type: ignore[method-assign]  # a clock that jumped
+    vars(growing)["monotonic"] = lambda: monotonic() + 1.0  # a clock that jumped
 
 
 async def work(engine: Engine, session_id: str) -> None:
@@ -46,6 +48,40 @@ async def work(engine: Engine, session_id: str) -> None:
         await told()
         await call.progress(output="late")
         say("stored")
+
+
+async def touch_files(engine: Engine, session_id: str) -> None:
+    """Stand in the middle of a shell call and of a declared one, each with a file just made."""
+    session = await engine.sessions.get(session_id)
+    async with (
+        session.turn("Work") as turn,
+        turn.step() as step,
+        step.tool("bash", {}, effects="unknown"),
+        step.tool("write", {}, writes=["declared"]),
+    ):
+        for name in ("shell", "declared"):
+            (engine.directory / name).touch()
+        say("touched")
+        await told()
+
+
+async def ask(engine: Engine, session_id: str) -> None:
+    """Wait in the middle of a turn for a permission and, beside it, for an answer."""
+    session = await engine.sessions.get(session_id)
+    question = QuestionInfo(
+        question="Which?", header="Which", options=[QuestionOption(label="Red")]
+    )
+    async with session.turn("Work") as turn, turn.step(), asyncio.TaskGroup() as tasks:
+        asked = tasks.create_task(engine.asks.permission(turn, "bash", ["ls"], always=["ls *"]))
+        which = tasks.create_task(engine.asks.question(turn, [question]))
+        say("asking")
+        say([(await asked).reply, await which])
+
+
+async def reply(engine: Engine, id: str) -> None:
+    """Allow what another process waits for."""
+    await engine.asks.reply_permission(id, "once")
+    say("replied")
 
 
 async def rename(engine: Engine, session_id: str, count: str) -> None:
@@ -75,11 +111,15 @@ async def begin(engine: Engine, session_id: str) -> None:
         say("begun")
 
 
-ROLES = {each.__name__: each for each in (work, rename, abort, delete, begin)}
+ROLES = {
+    each.__name__: each for each in (work, touch_files, ask, reply, rename, abort, delete, begin)
+}
 
 
 async def main(folder: str, database: str, role: str, *arguments: str) -> None:
     """Play a role; an error is said by the name of its class."""
+    for name in PAUSES:
+        setattr(upkeep, name, NEVER)
     settings = kedge.Settings(stop_patience=0.5) if role == "delete" else None
     async with kedge.open(folder, database=database, settings=settings) as engine:
         try:

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from tests.engine.places import Place
+from tests.support.patience import PATIENCE
 
 _ROOT = Path(__file__).parents[2]
-_PATIENCE = 60
 
 
 class Child:
@@ -57,7 +57,7 @@ class Child:
     async def hear(self) -> Any:  # noqa: ANN401 - whatever the child says
         """The next thing the child says."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
         assert line, "the child ended without saying anything"
         return json.loads(line)
@@ -65,7 +65,7 @@ class Child:
     async def hear_all(self) -> list[Any]:
         """Everything the child says until it ends by itself."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             text = await self.process.stdout.read()
         return [json.loads(line) for line in text.splitlines()]
 

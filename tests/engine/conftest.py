@@ -7,8 +7,39 @@ from pathlib import Path
 
 import pytest
 
+from kedge.engine import upkeep
 from kedge.engine.engine import Engine
-from tests.engine.places import Place
+from kedge.engine.settings import Settings
+from tests.engine.places import NEVER, PAUSES, Place
+from tests.support.patience import PATIENCE, defaults_of
+
+WAITS = (
+    "engine.worktrees._GIT_PATIENCE",
+    "snapshot.objects.lending._PATIENCE",
+    "snapshot.ordering.PATIENCE",
+    "snapshot.repository.config._GIT_PATIENCE",
+    "snapshot.repository.head._GIT_PATIENCE",
+)
+"""How long kedge waits for git, or for another kedge."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No engine indexes, recovers or tidies beside a test: on a loaded machine that is in its way.
+
+    A test that is about it does it at the moment it means, or sets the pause itself.
+    """
+    for name in PAUSES:
+        monkeypatch.setattr(upkeep, name, NEVER)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is waited for, however loaded the machine is; who tests a wait says how long it is."""
+    for name in ("stop_patience", "snapshot_budget"):
+        monkeypatch.setitem(defaults_of(Settings), name, PATIENCE)
+    for name in WAITS:
+        monkeypatch.setattr(f"kedge.{name}", PATIENCE)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from kedge.engine.events import Event, EventLog, Subscription
 from kedge.store.driving import drive
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
 from kedge.store.script import Batch, Query, Row, Rows, ScriptMaker, T
+from tests.support.patience import PATIENCE
 
 EPOCH = "0123456789abcdef"
-PATIENCE = 30.0
 
 
 async def at_once() -> None:

@@ -12,6 +12,10 @@ from kedge.store.port import StoredEvent
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.eventlog import events_after
 
+PAUSES = ("_INDEX_EVERY", "_RECOVER_EVERY", "_FIRST_TIDY")
+"""The names of the times after which an engine does something by itself, in `engine.upkeep`."""
+NEVER = 1e6
+
 
 @dataclass(frozen=True)
 class Place:
@@ -56,6 +60,7 @@ async def forge_lease(
             now=0,
             time_expires=expires,
             status=wire.encode(status),
+            kind="turn",
         )
 
     await engine.store.write(forge)

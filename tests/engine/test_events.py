@@ -10,7 +10,8 @@ import pytest
 from kedge.domain.errors import EngineClosed, InvalidCursor, InvalidInput, StoreUnavailable
 from kedge.domain.events import ServerHeartbeat, ServerResync
 from kedge.engine.events import Event, EventLog, Subscription
-from tests.engine.logs import EPOCH, MemoryStore, Reader, cycles, log_on
+from tests.engine.logs import EPOCH, MemoryStore, Reader, at_once, cycles, log_on
+from tests.support.patience import PATIENCE
 
 QUIET = 50
 """Turns of the event loop after which nothing more can happen by itself."""
@@ -18,7 +19,7 @@ QUIET = 50
 
 async def take(subscription: Subscription, count: int) -> list[Event]:
     """The next events, which must come."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         return [await anext(subscription) for _ in range(count)]
 
 
@@ -56,6 +57,33 @@ async def test_without_a_cursor_only_news_come() -> None:
         assert events.cursor == f"{EPOCH}-5"
         store.commit_here()
         assert seqs(await take(events, 1)) == [6]
+
+
+async def test_without_a_cursor_what_is_told_and_not_stored_is_heard_at_once() -> None:
+    """Whoever has entered lives, even if something was stored meanwhile."""
+    store = MemoryStore()
+    log = log_on(store)
+
+    async def commit_once() -> None:
+        store.after = at_once
+        store.commit_here()
+
+    store.after = commit_once
+    async with log.subscribe() as events:
+        log.announce(ServerHeartbeat())
+        (heard,) = await take(events, 1)
+        assert heard.type == ServerHeartbeat.type
+
+
+async def test_an_entry_that_fails_leaves_nothing_behind() -> None:
+    """The log forgets a subscription whose first look failed."""
+    store = MemoryStore()
+    log = log_on(store)
+    store.failure = StoreUnavailable("gone")
+    with pytest.raises(StoreUnavailable):
+        async with log.subscribe():
+            pass
+    assert log._open == {}
 
 
 async def test_without_a_cursor_nothing_old_comes_although_others_have_yet_to_hear_it() -> None:

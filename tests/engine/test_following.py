@@ -10,12 +10,13 @@ from kedge.domain.ids import IdMaker
 from kedge.domain.messages import MessageTime, UserMessage
 from kedge.domain.parts import TextPart
 from kedge.engine.engine import Engine
+from kedge.engine.prompts import NO_MODEL
 from kedge.engine.session import Session
-from kedge.engine.turns import NO_MODEL
 from kedge.store.port import StoredEvent
 from tests.engine.children import Child
 from tests.engine.logs import Reader
 from tests.engine.places import Place, stored_log
+from tests.support.patience import PATIENCE
 
 
 def payloads(events: list[StoredEvent]) -> list[tuple[int, str]]:
@@ -95,7 +96,7 @@ async def test_the_first_subscriber_hears_another_process_without_any_commit_her
         assert await writer.hear() == "ready"
         async with engine.events.subscribe() as events:
             await writer.say()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 titles = [(await anext(events)).properties for _ in range(5)]
     assert [each.info.title for each in titles] == [  # type: ignore[union-attr]
         f"{session.id} {n}" for n in range(5)

@@ -29,6 +29,7 @@ from kedge.store.verbs.requests import add_request, ask_to_stop
 from tests.engine.children import Child
 from tests.engine.logs import Reader
 from tests.engine.places import Place, database_time, forge_lease, lease_row, stored_log
+from tests.support.patience import PATIENCE
 
 
 async def last_answer(session: Session) -> tuple[AssistantMessage, list[Any]]:
@@ -96,7 +97,7 @@ async def test_of_turns_that_start_together_one_runs(any_engine: Engine) -> None
 
     running = [asyncio.create_task(run(n)) for n in range(8)]
     await entered.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while sum(each.done() for each in running) < 7:
             await asyncio.wait(
                 [each for each in running if not each.done()], return_when="FIRST_COMPLETED"
@@ -287,7 +288,7 @@ async def test_who_can_be_looked_up_is_judged_by_its_process(
     await forge_lease(engine, session.id, owner, expires=now + 3_600_000, status=Busy())
     assert await session.status() == Idle()
     async with session.turn("x") as turn:
-        assert turn.fence.generation == 8
+        assert turn.fence.generation > 7
 
 
 async def test_a_living_process_keeps_its_session_although_the_lease_expired(
@@ -317,8 +318,11 @@ async def test_a_lease_is_renewed_while_the_event_loop_is_busy(any_place: Place)
         engine.store.run_blocking = counted  # type: ignore[method-assign]
         async with session.turn("x"):
             first = (await lease_row(engine, session.id))[2]
+            # Those from before do not count, nor one that was just ending.
+            while renewed.acquire(blocking=False):
+                pass
             for _ in range(3):
-                assert renewed.acquire(timeout=30)
+                assert renewed.acquire(timeout=PATIENCE)
             assert (await lease_row(engine, session.id))[2] > first
 
 
@@ -335,7 +339,7 @@ def test_a_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -
     keeper.start()
     keeper.start()
     for _ in range(3):
-        assert tried.acquire(timeout=30)
+        assert tried.acquire(timeout=PATIENCE)
     keeper.stop()
     assert "cannot renew leases: away" in caplog.text
     assert not [each for each in threading.enumerate() if each.name == "kedge-leases"]
@@ -395,7 +399,7 @@ async def test_requests_are_heard_again_after_the_database_was_away(
             await failed.wait()
             away = False
             abort = asyncio.create_task(session.abort())
-            await asyncio.wait_for(asyncio.Event().wait(), 30)
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE)
     assert await abort is True
 
 
@@ -411,7 +415,7 @@ async def test_a_first_turn_that_finds_no_database_fails_and_leaves_nothing(
 
         patch.setattr(engine.store, "read", away)
         with pytest.raises(StoreUnavailable):
-            async with asyncio.timeout(30), session.turn("x"):
+            async with asyncio.timeout(PATIENCE), session.turn("x"):
                 pytest.fail("without a database")
     async with session.turn("y"):
         assert await session.status() == Busy()

@@ -18,8 +18,8 @@ from kedge.domain.parts import TextPart
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.todos import Todo
 from kedge.engine.engine import Engine
+from kedge.engine.prompts import NO_MODEL
 from kedge.engine.session import Session
-from kedge.engine.turns import NO_MODEL
 from kedge.testing.clock import ManualClock
 from tests.engine.places import Place, stored_log
 from tests.engine.repositories import git

@@ -25,6 +25,7 @@ from kedge.domain.parts import (
 )
 from kedge.domain.sessions import CacheCount, TokenCount
 from kedge.domain.todos import Todo
+from kedge.engine import growing
 from kedge.engine.engine import Engine
 from kedge.engine.events import Event
 from kedge.engine.session import Session
@@ -36,9 +37,8 @@ from tests.engine.places import stored_log
 @pytest.fixture
 async def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Moves the clock by which progress is counted, without waiting."""
-    loop = asyncio.get_running_loop()
-    real, ahead = loop.time, [0.0]
-    monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+    ahead = [1000.0]
+    monkeypatch.setattr(growing, "monotonic", lambda: ahead[0])
 
     def move(seconds: float) -> None:
         ahead[0] += seconds
@@ -475,6 +475,30 @@ async def test_a_cancelled_write_comes_before_what_follows_it(any_engine: Engine
     assert all(isinstance(part.state, ToolError) for part in tools)
 
 
+async def test_a_text_that_is_cancelled_while_it_ends_is_whole(any_engine: Engine) -> None:
+    """Whenever the cancellation comes, what listeners have heard is stored."""
+    session = await any_engine.sessions.create("s")
+
+    async def speak(step: Step, all_spoken: asyncio.Barrier) -> None:
+        async with step.speak() as out:
+            await out.write("heard")
+            await all_spoken.wait()
+
+    async with session.turn("Go") as turn, turn.step() as step:
+        for n in range(10):
+            # Several at once: while one is stored, the others wait.
+            all_spoken = asyncio.Barrier(4)
+            tasks = [asyncio.create_task(speak(step, all_spoken)) for _ in range(3)]
+            await all_spoken.wait()
+            for _ in range(n):
+                await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    texts = [part.text for part in await last_parts(session) if isinstance(part, TextPart)]
+    assert texts == ["heard"] * 30
+
+
 async def test_a_step_that_cannot_store_its_end_is_closed_with_its_turn(any_engine: Engine) -> None:
     """The error may be caught and the turn go on: when it is over, nothing is open behind it."""
     session = await any_engine.sessions.create("s")
@@ -486,3 +510,28 @@ async def test_a_step_that_cannot_store_its_end_is_closed_with_its_turn(any_engi
     assert isinstance(answer, AssistantMessage)
     assert answer.time.completed is not None
     assert answer.error is not None
+
+
+async def test_what_is_slow_to_store_is_stored_seldom(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text, or a slow database, does not hold up the stream: most of the time is its own."""
+    now = 0.0
+    stored = 0
+    put = Step.put
+
+    async def slowly(step: Step, part: Part, **given: Any) -> None:  # noqa: ANN401 - as Step.put
+        nonlocal now, stored
+        now += 1
+        stored += 1
+        await put(step, part, **given)
+
+    monkeypatch.setattr(growing, "monotonic", lambda: now)
+    monkeypatch.setattr(Step, "put", slowly)
+    session = await engine.sessions.create()
+    async with session.turn("go") as turn, turn.step() as step, step.speak() as out:
+        stored = 0
+        for _ in range(1000):
+            now += 0.1
+            await out.write("x")
+        assert 5 <= stored <= 12

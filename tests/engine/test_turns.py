@@ -24,6 +24,7 @@ from kedge.engine.turns import Turn
 from kedge.store.waiting import to_the_end
 from tests.engine.children import Child
 from tests.engine.places import Place, lease_row, stored_log
+from tests.support.patience import PATIENCE
 
 never = asyncio.Event
 
@@ -101,7 +102,7 @@ async def start(session: Session, body: Body) -> asyncio.Task[None]:
 
     task = asyncio.create_task(run())
     waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait({task, waiting}, timeout=30, return_when="FIRST_COMPLETED")
+    await asyncio.wait({task, waiting}, timeout=PATIENCE, return_when="FIRST_COMPLETED")
     assert ready.is_set()
     return task
 
@@ -254,9 +255,15 @@ async def test_a_cancellation_beside_an_abort_is_not_swallowed(any_engine: Engin
 async def test_a_time_out_around_a_turn_works(engine: Engine) -> None:
     """A deadline of the caller ends the turn as a cancellation, not as an abort."""
     session = await engine.sessions.create("s")
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05), session.turn("Go") as turn:
-            await in_tool(turn, asyncio.Event())
+    with pytest.raises(TimeoutError):  # noqa: PT012 - the block is what is tested
+        async with (
+            asyncio.timeout(None) as limit,
+            session.turn("Go") as turn,
+            turn.step() as step,
+            step.tool("bash", {"command": "sleep"}),
+        ):
+            limit.reschedule(asyncio.get_running_loop().time())
+            await never().wait()
     await check_closed(session, "MessageAbortedError", "The turn was cancelled")
 
 

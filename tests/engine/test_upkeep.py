@@ -14,6 +14,7 @@ from kedge.engine.engine import Engine
 from kedge.testing.clock import ManualClock
 from tests.engine.children import Child
 from tests.engine.places import Place, stored_log
+from tests.support.patience import PATIENCE
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000
@@ -82,7 +83,7 @@ async def test_background_work_that_fails_is_done_again(
     monkeypatch.setattr("kedge.engine.upkeep.Upkeep.index", index)
     with caplog.at_level(logging.WARNING):
         async with place.open():
-            await asyncio.wait_for(second.wait(), 30)
+            await asyncio.wait_for(second.wait(), PATIENCE)
     assert "background work failed: away" in caplog.text
 
 

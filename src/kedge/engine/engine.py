@@ -2,28 +2,42 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kedge._version import __version__
 from kedge.domain.clock import Clock
+from kedge.domain.errors import EngineClosed
 from kedge.domain.ids import IdMaker
 from kedge.domain.projects import Project
 from kedge.domain.status import SessionStatus
+from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
+from kedge.engine.holding import held, release
+from kedge.engine.processes import Processes
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
 from kedge.engine.upkeep import Upkeep
 from kedge.engine.worktrees import Worktree, find_directory, find_worktree
 from kedge.store.port import Store
+from kedge.store.script import ScriptMaker
+from kedge.store.verbs.plans import unfinished_plans
 from kedge.store.verbs.projects import KnownWorktree, known_worktree, place_worktree, project_of
 from kedge.store.verbs.sessions import adopt_strays, strays_in
+from kedge.store.verbs.timeline import open_calls
 from kedge.store.waiting import to_the_end
+
+if TYPE_CHECKING:
+    from kedge.engine.diffs.diffs import Diffs
+    from kedge.engine.protecting import Protecting
+    from kedge.engine.reverting.service import Reverts
+    from kedge.engine.timeline.timeline import Timeline
+    from kedge.snapshot.asynchronous import AsyncSnapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +64,56 @@ class Engine:
         self,
         store: Store,
         *,
+        data: Path,
         clock: Clock,
         ids: IdMaker,
         random: Callable[[int], bytes],
         settings: Settings,
     ) -> None:
         self.store = store
+        self.data = data
+        """The folder that snapshots are kept in."""
         self.clock = clock
         self.ids = ids
         self.random = random
         self.settings = settings
         self.events = EventLog(store, ids, settings.queue_length)
         self.sessions = Sessions(self)
-        self.runs = Runs(store, self.events, ids, clock, settings)
-        self.upkeep = Upkeep(store, self.runs, clock, settings)
+        self.asks = Asks(self)
+        self.processes = Processes(store)
+        self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
+        self.upkeep = Upkeep(
+            store,
+            clock,
+            settings,
+            recover=self._recover,
+            release=partial(release, data),
+            held=partial(held, data),
+        )
         self.recovered: list[str] = []
         """Sessions whose run was cut off by the end of its process, found when this engine
         started."""
+        self._diffs: Diffs | None = None
+        self._protecting: Protecting | None = None
+        self._reverts: Reverts | None = None
+        self._timeline: Timeline | None = None
         self._place: Place | None = None
         self._closing: asyncio.Future[None] | None = None
+        self._sealed = False
 
     async def start(self, directory: str | os.PathLike[str]) -> None:
         """Find out where the engine is, and tidy up after processes that were killed."""
         self._place = await self.locate(directory)
-        self.recovered = await self.runs.recover()
+        self.recovered = await self._recover()
         self.upkeep.start()
+
+    async def _recover(self) -> list[str]:
+        """End the runs of processes that are gone, and carry through their reverts; tells which
+        sessions ran."""
+        recovered = await self.runs.recover()
+        if await self.store.read(unfinished_plans):
+            await self.reverts.recover()
+        return recovered
 
     async def close(self) -> None:
         """Stop what runs, then let go of the database; whoever is impatient still waits for it."""
@@ -87,8 +126,22 @@ class Engine:
             # The last is closed first, and each whatever happens to the others.
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
+            parts.push_async_callback(self._close_diffs)
+            parts.push_async_callback(self._stop_protecting)
+            parts.callback(self.processes.close)
             parts.push_async_callback(self.runs.close, closer)
             parts.push_async_callback(self.upkeep.close)
+
+    async def _close_diffs(self) -> None:
+        # A turn that is ended meanwhile still counts what it changed.
+        if self._diffs is not None:
+            await self._diffs.close()
+
+    async def _stop_protecting(self) -> None:
+        # Until here, turns that were cut off needed their closing snapshots.
+        self._sealed = True
+        if self._protecting is not None:
+            await self._protecting.close()
 
     @property
     def place(self) -> Place:
@@ -145,6 +198,64 @@ class Engine:
             related=related,
         )
         await self.store.write_bulk(script)
+
+    async def snapshots(self, directory: str | os.PathLike[str] | None = None) -> "AsyncSnapshots":
+        """The snapshots of the worktree of a directory; by default of the engine's own."""
+        place = await (self.here() if directory is None else self.locate(directory))
+        return await self.snapshots_of(place.worktree, place.project.id)
+
+    async def snapshots_of(self, worktree: str, project: str) -> "AsyncSnapshots":
+        """The snapshots of a worktree whose project is known."""
+        if self._sealed:
+            raise EngineClosed
+        if self._protecting is None:
+            # Only programs that take snapshots wait for what it imports.
+            from kedge.engine.protecting import Protecting
+
+            self._protecting = Protecting(self.data, self.settings)
+        return await self._protecting.at(worktree, project)
+
+    @asynccontextmanager
+    async def _ends_of_calls(self, session_id: str) -> AsyncIterator[ScriptMaker[None] | None]:
+        found = await self.store.read(partial(open_calls, session_id))
+        # Those of a revert, which belongs to no message, end when it is carried through.
+        calls = [call for call in found if call.message_id]
+        if not calls:
+            yield None
+            return
+        from kedge.engine.timeline.recovering import closing
+
+        async with closing(self, session_id, calls) as script:
+            yield script
+
+    @property
+    def reverts(self) -> "Reverts":
+        """Reverts and unreverts."""
+        if self._reverts is None:
+            # Only programs that revert wait for what it imports.
+            from kedge.engine.reverting.service import Reverts
+
+            self._reverts = Reverts(self)
+        return self._reverts
+
+    @property
+    def timeline(self) -> "Timeline":
+        """The order of what happens to files."""
+        if self._timeline is None:
+            from kedge.engine.timeline.timeline import Timeline
+
+            self._timeline = Timeline(self)
+        return self._timeline
+
+    @property
+    def diffs(self) -> "Diffs":
+        """What sessions changed, read from the objects of their snapshots."""
+        if self._diffs is None:
+            # Only programs that look at changes wait for what it imports.
+            from kedge.engine.diffs.diffs import Diffs
+
+            self._diffs = Diffs(self.store, self.data)
+        return self._diffs
 
     async def statuses(self) -> dict[str, SessionStatus]:
         """Every session that is not idle, in whatever process it runs."""

@@ -258,14 +258,13 @@ class Subscription:
         if self._entered:
             raise InvalidInput("a subscription can be entered only once")
         self._entered = True
-        head = await self._store.read(log_head)
-        if self._after is None:
-            self._position = self._delivered = head
-        else:
-            self._start_after(self._after, head)
         self._open = True
         self._log.opened(self)
-        self._live = self._after is None and self._log.attach(self, self._position)
+        try:
+            await self._start()
+        except BaseException:
+            self.end()
+            raise
         return self
 
     async def __aexit__(
@@ -326,6 +325,15 @@ class Subscription:
                 await self._wait()
             else:
                 await self._replay()
+
+    async def _start(self) -> None:
+        if self._after is not None:
+            self._start_after(self._after, await self._store.read(log_head))
+            return
+        while self._open and not self._live:
+            # Live from the beginning: what is told from now on may never be stored.
+            self._position = self._delivered = await self._store.read(log_head)
+            self._live = self._log.attach(self, self._position)
 
     def _start_after(self, after: EventCursor, head: int) -> None:
         if after.epoch != self._store.epoch:

@@ -1,13 +1,16 @@
 """Parts that grow while a step runs: text that is spoken, a tool that works."""
 
-import asyncio
+from collections.abc import Mapping, Sequence
+from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from kedge.domain import wire
 from kedge.domain.errors import InvalidInput
 from kedge.domain.parts import (
+    FilePart,
     PartTime,
     ReasoningPart,
     TextPart,
@@ -19,14 +22,21 @@ from kedge.domain.parts import (
     ToolTime,
 )
 from kedge.engine.inputs import check_text
+from kedge.engine.timeline.effects import Effects, NoEffects
+from kedge.engine.timeline.paths import AnyPath
 from kedge.engine.turns import CUT_OFF, message_of
+from kedge.store.script import ScriptMaker
 from kedge.store.verbs.interrupts import TOOL_ABORTED, interrupted
+from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
     from kedge.engine.steps import Step
 
 _PROGRESS = 0.5
 """Seconds between two stored states of a part that grows."""
+
+_SHARE = 10
+"""How many times as long as it took to store a state nothing is stored after it."""
 
 Spoken: TypeAlias = TextPart | ReasoningPart
 
@@ -39,6 +49,7 @@ class Growing:
         self._entered = False
         self._open = False
         self._saved_at = 0.0
+        self._pause = _PROGRESS
 
     def _check_open(self) -> None:
         """Raise unless the part may still change."""
@@ -68,22 +79,28 @@ class Growing:
             self._step.growing.pop(part.id, None)
             self._open = False
             raise
-        self._saved_at = asyncio.get_running_loop().time()
+        self._saved_at = monotonic()
 
-    async def _grow(self, part: Spoken | ToolPart) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._saved_at >= _PROGRESS:
-            self._saved_at = now
-            await self._step.put(part, of=self, progress=True, after_progress=True)
+    async def _grow(self) -> None:
+        """Store how far the part has come, if it is time for that."""
+        began = monotonic()
+        if began - self._saved_at >= self._pause:
+            await self._step.put(self._latest(), of=self, progress=True, after_progress=True)
+            self._saved_at = monotonic()
+            # What takes long to store is stored less often, so that it does not hold up the rest.
+            self._pause = max(_PROGRESS, _SHARE * (self._saved_at - began))
 
-    async def _close(self, part: Spoken | ToolPart) -> None:
+    async def _give_up(self) -> None:
+        """The step failed, and nobody has ended this: let go of what it holds."""
+
+    async def _close(self, part: Spoken | ToolPart, also: ScriptMaker[None] | None = None) -> None:
         if self._step.growing.pop(part.id, None) is None:
             raise InvalidInput(
                 "the step ended before this did, and closed it as interrupted; end it inside its"
                 " step's `async with` block"
             )
         self._open = False
-        await self._step.put(part, after_progress=True)
+        await self._step.put(part, after_progress=True, also=also)
 
 
 class Stream(Growing):
@@ -95,6 +112,11 @@ class Stream(Growing):
         self._pieces: list[str] = []
         self._length = 0
 
+    @property
+    def part_id(self) -> str:
+        """The part that the text belongs to."""
+        return self._part.id
+
     async def __aenter__(self) -> "Stream":
         await self._enter()
         return self
@@ -105,8 +127,9 @@ class Stream(Growing):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What was said before an error is kept, and ends there.
-        await self._close(self._ended())
+        # What was said before an error is kept, and ends there; also when the end is interrupted,
+        # because listeners have heard it.
+        await to_the_end(self._close(self._ended()))
 
     async def write(self, text: str) -> None:
         """The next piece."""
@@ -119,7 +142,14 @@ class Stream(Growing):
         session.delta(part.messageID, part.id, piece, offset=self._length)
         self._pieces.append(piece)
         self._length += len(piece)
-        await self._grow(self._latest())
+        await self._grow()
+
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        """Something to be kept with the text: a provider's signature of a thought, say."""
+        self._check_open()
+        self._part = msgspec.structs.replace(
+            self._part, metadata=wire.convert(dict(metadata), dict[str, Any])
+        )
 
     def _latest(self) -> Spoken:
         return msgspec.structs.replace(self._part, text="".join(self._pieces))
@@ -134,27 +164,56 @@ class Stream(Growing):
 class ToolCall(Growing):
     """A tool at work. Set `output`, `title` and `metadata` before it ends, or call `fail`."""
 
-    def __init__(self, step: "Step", part: ToolPart, input: dict[str, Any]) -> None:
+    def __init__(
+        self, step: "Step", part: ToolPart, input: dict[str, Any], effects: Effects
+    ) -> None:
         super().__init__(step)
         self._part = part
+        self._effects = effects
         self.input = input
         self.output = ""
         self.title = ""
         self.metadata: dict[str, Any] = {}
+        self.attachments: list[FilePart] = []
         self._error: str | None = None
         self._start = 0
+        self._began = False
 
     @property
     def part(self) -> ToolPart:
         """The call as it was last stored."""
         return self._part
 
-    async def __aenter__(self) -> "ToolCall":
+    async def announce(self) -> None:
+        """Show that the model is about to call the tool, before it is known with what."""
         await self._enter()
+
+    def note(self, metadata: Mapping[str, Any]) -> None:
+        """Something to be kept with the call that is neither its input nor its outcome."""
+        self._check_open()
+        noted = wire.convert(dict(metadata), dict[str, Any])
+        self._part = msgspec.structs.replace(self._part, metadata=noted)
+
+    def fill(self, input: Mapping[str, Any]) -> None:
+        """What the model calls the tool with, if that was not known when it was announced."""
+        if self._began:
+            raise InvalidInput("the tool is at work already")
+        self.input = wire.convert(dict(input), dict[str, Any])
+
+    async def __aenter__(self) -> "ToolCall":
+        if self._began or not self._entered:
+            await self._enter()
+        self._began = True
         self._saved_at = 0.0
         self._start = self._step.turn.engine.clock.now()
         running = ToolRunning(input=self.input, time=PartTime(start=self._start))
-        await self._step.put(self._in_state(running), of=self)
+        try:
+            async with self._effects.beginning() as also:
+                await self._step.put(self._in_state(running), of=self, also=also)
+        except Exception as error:
+            # It may not begin; the model has to hear why.
+            await self._close(self._in_state(self._outcome(error)))
+            raise
         return self
 
     async def __aexit__(
@@ -163,7 +222,40 @@ class ToolCall(Growing):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._close(self._in_state(self._outcome(error)))
+        await to_the_end(self._end(error))
+
+    async def _end(self, error: BaseException | None) -> None:
+        async with self._effects.ending() as also:
+            await self._close(self._in_state(self._outcome(error)), also)
+
+    async def _leave_behind(self) -> None:
+        self._open = False
+        now = self._step.turn.engine.clock.now()
+        async with self._effects.ending() as also:
+            await self._step.put(interrupted(self._latest(), now), after_progress=True, also=also)
+
+    async def _give_up(self) -> None:
+        async with self._effects.ending() as also:
+            if also is not None:
+                await self._step.turn._write_last(also)
+
+    async def declare(
+        self,
+        *,
+        reads: Sequence[AnyPath] = (),
+        writes: Sequence[AnyPath] = (),
+        effects: Literal["none", "unknown"] = "none",
+    ) -> None:
+        """Say what the tool does to files when that is known only while it works; see
+        `Step.tool`. It can be said once."""
+        self._check_open()
+        if not isinstance(self._effects, NoEffects):
+            raise InvalidInput("what a call does to files can be declared only once")
+        known = self._step._effects(self._part, reads=reads, writes=writes, effects=effects)
+        async with known.beginning() as also:
+            if also is not None:
+                await self._step.turn._write_fenced(also)
+            self._effects = known
 
     def fail(self, message: str) -> None:
         """The tool could not do what it was asked; the turn goes on."""
@@ -180,7 +272,8 @@ class ToolCall(Growing):
             metadata=dict(self.metadata) or None,
             time=PartTime(start=self._start),
         )
-        await self._grow(self._in_state(state))
+        self._in_state(state)
+        await self._grow()
 
     def _latest(self) -> ToolPart:
         return self._part
@@ -206,4 +299,5 @@ class ToolCall(Growing):
             title=check_text(self.title, "title"),
             metadata=self.metadata,
             time=time,
+            attachments=self.attachments or None,
         )

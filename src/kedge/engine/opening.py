@@ -34,9 +34,15 @@ async def open(
         raise InvalidInput("settings must be a kedge.Settings", field="settings")
     chosen_clock = clock or SystemClock()
     ids = IdMaker(chosen_clock, random)
-    store = await open_store(database_address(database), data_folder(data_dir), ids)
+    folder = data_folder(data_dir)
+    store = await open_store(database_address(database), folder, ids)
     engine = Engine(
-        store, clock=chosen_clock, ids=ids, random=random, settings=settings or Settings()
+        store,
+        data=folder,
+        clock=chosen_clock,
+        ids=ids,
+        random=random,
+        settings=settings or Settings(),
     )
     try:
         await engine.start(directory)

@@ -40,7 +40,7 @@ def this_process(engine: str) -> Owner:
     """The owner that an engine of this process is, from now on until it is forgotten."""
     _ENGINES.add(engine)
     return Owner(
-        machine=_machine(),
+        machine=machine(),
         boot=_boot(),
         namespace=_namespace(),
         pid=os.getpid(),
@@ -98,12 +98,19 @@ def _said(*command: str) -> str:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
+    """What tells this machine from others."""
     for place in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         path = Path(place)
         if path.is_file() and (text := path.read_text("ascii", "replace").strip()):
             return text
     return platform.node()
+
+
+def boot() -> str:
+    """What tells the process ids that are seen from here from those of other boots and
+    containers."""
+    return f"{_boot()} {_namespace()}".strip()
 
 
 @cache

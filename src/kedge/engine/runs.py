@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,9 +20,13 @@ from kedge.domain.status import Idle, SessionStatus
 from kedge.engine.events import Event, EventLog
 from kedge.engine.keeping import LeaseKeeper
 from kedge.engine.owners import forget_engine, owner_lives, this_process
+from kedge.engine.processes import end_processes
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
+from kedge.store.script import ScriptMaker
 from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, run_of, take_over
+from kedge.store.verbs.processes import processes_of
+from kedge.store.verbs.prompts import drop_prompts, waiting_prompts
 from kedge.store.verbs.requests import ask_to_stop
 
 _log = logging.getLogger(__name__)
@@ -32,6 +37,9 @@ _LOOK = 0.05
 INTERRUPTED = "The process that ran this session ended before it was finished"
 
 
+Closing: TypeAlias = Callable[[str], AbstractAsyncContextManager[ScriptMaker[None] | None]]
+"""Finds out what the calls did that a session's run left at work, and gives what records it."""
+
 Stop: TypeAlias = Callable[[asyncio.Task[Any] | None], None]
 """Ends a run; told the task that must not be cancelled for it, if there is one."""
 
@@ -40,13 +48,20 @@ class Runs:
     """What this engine runs, and what it knows of the runs of others."""
 
     def __init__(
-        self, store: Store, events: EventLog, ids: IdMaker, clock: Clock, settings: Settings
+        self,
+        store: Store,
+        events: EventLog,
+        ids: IdMaker,
+        clock: Clock,
+        settings: Settings,
+        closing: Closing,
     ) -> None:
         self._store = store
         self._events = events
         self._ids = ids
         self._clock = clock
         self._settings = settings
+        self._closing = closing
         self._here = this_process(secrets.token_hex(8))
         self.owner = wire.encode(self._here)
         self.ttl = round(settings.lease_time * 1000)
@@ -87,10 +102,18 @@ class Runs:
         self._nothing_runs.clear()
         try:
             await self._start_listening()
+            await self._end_dead_run(session_id, stop)
         except BaseException:
             self.ended(session_id, stop)
             raise
         self._keeper.start()
+
+    async def _end_dead_run(self, session_id: str, stop: Stop) -> None:
+        """Before a new run takes its place, find out what the one of a dead process did."""
+        owner, expired, _ = await self._store.read(partial(run_of, session_id))
+        is_alive = self.alive_in(session_id, stop)
+        if owner is not None and not is_alive(owner, expired):
+            await self._take_over(session_id, is_alive, failures.aborted(INTERRUPTED))
 
     def started(self, session_id: str, generation: int) -> None:
         """The run has got its lease."""
@@ -123,8 +146,13 @@ class Runs:
         }
 
     async def stop(self, session_id: str) -> bool:
-        """Ask the run of a session to end, wherever it is, and wait; tells whether it has ended."""
+        """Ask the run of a session to end, wherever it is, and wait; tells whether it has ended.
+
+        Prompts that wait for a run are not answered after that either.
+        """
         if isinstance(await self.status(session_id), Idle):
+            if await self._store.read(partial(waiting_prompts, session_id)):
+                await self._store.write(partial(drop_prompts, session_id))
             return True
         asked = await self._store.write(partial(ask_to_stop, session_id, self._ids.request()))
         deadline = asyncio.get_running_loop().time() + self._settings.stop_patience
@@ -186,15 +214,32 @@ class Runs:
     async def _take_over(
         self, session_id: str, is_alive: Callable[[str, bool], bool], error: failures.Failure
     ) -> bool:
-        script = partial(
-            take_over,
-            session_id,
-            self.owner,
-            is_alive=is_alive,
-            now=self._clock.now(),
-            error=error,
-        )
-        return await self._store.write_bulk(script)
+        # Before anything is looked at: what still runs would go on changing it.
+        if not await self._end_left(session_id, is_alive):
+            return False
+        async with self._closing(session_id) as closing:
+            script = partial(
+                take_over,
+                session_id,
+                self.owner,
+                is_alive=is_alive,
+                now=self._clock.now(),
+                error=error,
+                closing=closing,
+            )
+            return await self._store.write_bulk(script)
+
+    async def _end_left(self, session_id: str, is_alive: Callable[[str, bool], bool]) -> bool:
+        """End the processes that a run left behind; tells whether it is still there to be ended."""
+        left = await self._store.read(partial(processes_of, session_id))
+        if not left:
+            return True
+        # Read after them: if the dead owner still has the lease, no other's are among them.
+        owner, expired, _ = await self._store.read(partial(run_of, session_id))
+        if owner is None or is_alive(owner, expired):
+            return False
+        await end_processes(left)
+        return True
 
     async def _held(self) -> list[LeaseState]:
         found: list[LeaseState] = []

@@ -1,6 +1,7 @@
 """One session: read and change it, its messages, parts and todos; fork it, run turns in it."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,13 +12,15 @@ import msgspec
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput
 from kedge.domain.events import PartDelta
-from kedge.domain.ids import check_id
+from kedge.domain.ids import IdMaker, check_id
 from kedge.domain.messages import Message, MessageModel, MessageWithParts
 from kedge.domain.naming import fork_title, slug
 from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from kedge.domain.permissions import PermissionRule
+from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import (
     CacheCount,
+    FileDiff,
     ForkOrigin,
     SessionInfo,
     SessionTime,
@@ -25,6 +28,8 @@ from kedge.domain.sessions import (
 )
 from kedge.domain.status import SessionStatus
 from kedge.domain.todos import Todo
+from kedge.domain.trees import TreeEntry
+from kedge.engine.holding import inherit, release
 from kedge.engine.inputs import (
     check_limit,
     check_offset,
@@ -34,9 +39,10 @@ from kedge.engine.inputs import (
     check_values,
 )
 from kedge.store.cursors import PageCursor
+from kedge.store.script import Script
 from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.forks import fork_session
-from kedge.store.verbs.messages import get_message, message_page, put_message, remove_message
+from kedge.store.verbs.messages import get_message, message_page, remove_message
 from kedge.store.verbs.parts import get_part, put_part, remove_part
 from kedge.store.verbs.sessions import (
     archived,
@@ -47,11 +53,15 @@ from kedge.store.verbs.sessions import (
     session_tree,
     touched,
 )
+from kedge.store.verbs.spans import changes_of, snapshot_at
+from kedge.store.verbs.tails import Tail, list_tails, restore_tail
 from kedge.store.verbs.todos import TodoVersion, get_todos, put_todos, todo_history
+from kedge.store.verbs.turns import store_message
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.turns import Turn
+    from kedge.snapshot.asynchronous import AsyncSnapshots
 
 NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, write=0))
 
@@ -103,6 +113,10 @@ class Session:
         """The root of the worktree that the session's directory lies in."""
         path = self.info.path
         return self.info.directory.removesuffix(f"/{path}") if path else self.info.directory
+
+    async def snapshots(self) -> "AsyncSnapshots":
+        """The snapshots of the session's worktree; their status says how far it is protected."""
+        return await self._engine.snapshots_of(self.worktree, self.info.projectID)
 
     async def refresh(self) -> "Session":
         """Read the session again; returns this handle."""
@@ -179,6 +193,15 @@ class Session:
 
     async def fork(self, before: str | None = None) -> "Session":
         """A new session with everything before a message, or with everything."""
+        boundary = None if before is None else check_id("msg", before)
+        return await self._copied(boundary, fork_session)
+
+    async def _copied(
+        self,
+        boundary: str | None,
+        copy: Callable[[SessionInfo, IdMaker, int], Script[SessionInfo]],
+    ) -> "Session":
+        """A fork, filled by a script that copies rows."""
         engine = self._engine
         now = engine.clock.now()
         origin = await engine.store.read(partial(get_session, self.id))
@@ -192,16 +215,71 @@ class Session:
             version=engine.version,
             metadata=origin.metadata,
             permission=origin.permission,
-            fork=ForkOrigin(
-                sessionID=origin.id,
-                messageID=None if before is None else check_id("msg", before),
-            ),
+            fork=ForkOrigin(sessionID=origin.id, messageID=boundary),
             time=SessionTime(created=now, updated=now),
             cost=0,
             tokens=NO_TOKENS,
         )
-        filled = await engine.store.write_bulk(partial(fork_session, info, engine.ids, now))
+        # First: a fork without its snapshots would lose them with its origin.
+        await inherit(engine.data, info.projectID, origin.id, info.id)
+        try:
+            filled = await engine.store.write_bulk(partial(copy, info, engine.ids, now))
+        except Exception:
+            # Not of a cancellation: it is heard after the fork was stored.
+            await release(engine.data, info.projectID, info.id)
+            raise
         return Session(engine, filled)
+
+    async def revert(
+        self,
+        message_id: str,
+        part_id: str | None = None,
+        *,
+        strategy: str = "merge",
+        dry_run: bool = False,
+        files: Sequence[str | bytes | os.PathLike[str]] | None = None,
+        scope: str = "all",
+    ) -> Receipt:
+        """Take the session's changes since a message or part out of the files, and hide what came
+        since; the next prompt makes it final, `unrevert` takes it back.
+
+        What others changed stays: `strategy` says what to do where that cannot be told apart:
+        "merge" leaves the file alone, "overwrite" puts it back all the same, "abort" does nothing
+        at all. `files` takes only these, and what is below them, seen from the session's directory.
+        `scope` is "all", "messages" (files stay as they are) or "files" (nothing is hidden). With
+        `dry_run` the receipt says what would be done. A message that is not there changes nothing.
+        """
+        from kedge.engine.reverting.asking import asked
+
+        check_id("msg", message_id)
+        if part_id is not None:
+            check_id("prt", part_id)
+        wish = asked(
+            strategy=strategy,
+            scope=scope,
+            dry_run=dry_run,
+            files=files,
+            directory=self.info.directory,
+            root=self.worktree,
+        )
+        return await self._engine.reverts.revert(self, message_id, part_id, wish)
+
+    async def unrevert(self) -> Receipt:
+        """Put back what `revert` took out, as long as no prompt made it final."""
+        return await self._engine.reverts.unrevert(self)
+
+    async def reverted_diff(self) -> str:
+        """What a pending revert did to the files, as `git diff` text of at most 1 MiB."""
+        return await self._engine.reverts.reverted_diff(self)
+
+    async def tails(self) -> list[Tail]:
+        """What final reverts took out of the session, oldest first."""
+        return await self._engine.store.scan(partial(list_tails, self.id))
+
+    async def restore_tail(self, id: str) -> "Session":
+        """A new session with a tail and all that was before it; files are not touched."""
+        check_id("tail", id)
+        return await self._copied(None, partial(restore_tail, id))
 
     async def messages(
         self, *, limit: int = 100, before: str | None = None, after: str | None = None
@@ -229,15 +307,49 @@ class Session:
         script = partial(get_message, self.id, check_id("msg", id))
         return (await self._engine.store.scan(script)).decoded()
 
+    async def diff(
+        self, message_id: str | None = None, *, until: str | None = None
+    ) -> list[FileDiff]:
+        """What the session and its subtasks changed, file by file: their own lines, not those of
+        others; without what a pending revert took out of the files.
+
+        Of one message: what it did, which for a prompt is its whole turn. With `until`: from the
+        message, or from the beginning, up to before another one. At most 1 MiB of patches; the
+        patch of a file for which there is no more room is None.
+        """
+        ids = [None if id is None else check_id("msg", id) for id in (message_id, until)]
+        changes = await self._engine.store.scan(partial(changes_of, self.id, *ids))
+        # A session that changed nothing has no objects to be read.
+        return await self._engine.diffs.texts(self, changes) if changes else []
+
+    async def tree(self, message_id: str, path: str | bytes = "") -> list[TreeEntry]:
+        """What lay in a folder as of a message; the path is seen from the session's directory.
+
+        As of an assistant message: as its step left it. As of a prompt: as it was when the prompt
+        was answered.
+        """
+        return await self._engine.diffs.tree(self, await self._snapshot_at(message_id), path)
+
+    async def file(self, message_id: str, path: str | bytes) -> bytes:
+        """What a file held as of a message, or where a symlink pointed; see `tree`."""
+        return await self._engine.diffs.file(self, await self._snapshot_at(message_id), path)
+
+    async def _snapshot_at(self, message_id: str) -> str:
+        script = partial(snapshot_at, self.id, check_id("msg", message_id))
+        return await self._engine.store.read(script)
+
     async def put_message(self, message: Message) -> Message:
-        """Store a message, new or changed; gives it back with the time it was created."""
+        """Store a message, new or changed; gives it back with the time it was created.
+
+        A new one makes a pending revert final, as a prompt does.
+        """
         message = check_value(message, Message)
         self._check_mine(message.sessionID)
         check_id("msg", message.id)
-        latest = self._engine.clock.now() + _FUTURE
-        if message.time.created > latest:
+        now = self._engine.clock.now()
+        if message.time.created > now + _FUTURE:
             raise InvalidInput("time.created lies in the future", field="time")
-        return await self._engine.store.write_bulk(partial(put_message, message))
+        return await self._engine.store.write_bulk(partial(store_message, message, now=now))
 
     async def remove_message(self, id: str) -> bool:
         """Remove a message and its parts; tells whether it was there."""
@@ -308,15 +420,38 @@ class Session:
         agent: str = "build",
         model: MessageModel | None = None,
         message_id: str | None = None,
+        takes_up: bool = False,
     ) -> "Turn":
         """A turn to be entered with `async with`: a prompt and what an agent does about it.
 
         The prompt is text, or a list of parts or of plain objects that have their shape; ids that
-        are missing are filled in.
+        are missing are filled in. With `takes_up` it also answers the prompts that earlier turns
+        left.
         """
+        from kedge.engine.prompts import Prompt
         from kedge.engine.turns import Turn
 
-        return Turn(self._engine, self, prompt, agent=agent, model=model, message_id=message_id)
+        asked = Prompt(
+            self._engine, self.id, prompt, agent=agent, model=model, message_id=message_id
+        )
+        return Turn(self._engine, self, asked, takes_up=takes_up)
+
+    async def queue(
+        self,
+        prompt: str | Sequence[Part | dict[str, Any]],
+        *,
+        agent: str = "build",
+        model: MessageModel | None = None,
+        message_id: str | None = None,
+    ) -> bool:
+        """Leave a prompt for the turn that runs in this session, in whatever process, to be taken
+        up with `turn.next_prompt`; False, and nothing is stored, if none runs."""
+        from kedge.engine.prompts import Prompt
+
+        asked = Prompt(
+            self._engine, self.id, prompt, agent=agent, model=model, message_id=message_id
+        )
+        return await asked.queue()
 
     def _handles(self, infos: Sequence[SessionInfo]) -> list["Session"]:
         return [Session(self._engine, info) for info in infos]

@@ -23,10 +23,24 @@ class Settings:
     """Events that wait for one subscriber before it is sent back to the log."""
     stop_patience: float = 10.0
     """How long to wait for a running session to stop when it is aborted or deleted."""
+    snapshots: bool = True
+    """Whether steps take snapshots and calls record what they do to files."""
+    snapshot_budget: float = 10.0
+    """How long one snapshot may take before the worktree counts as degraded."""
+    snapshot_file_size: int = 32 * 2**20
+    """Larger files are not covered by snapshots; in bytes."""
+    snapshot_files: int = 500_000
+    """A worktree with more files than this is not protected."""
+    snapshot_disk: int = 10 * 2**30
+    """How large a project's snapshot store should stay, in bytes; what sessions keep stays."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.snapshots, bool):
+            raise InvalidInput("the setting snapshots must be True or False", field="snapshots")
         for name in self.__slots__:
             value = getattr(self, name)
+            if name == "snapshots":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InvalidInput(f"the setting {name} must be a number", field=name)
             if not 0 <= value < math.inf:

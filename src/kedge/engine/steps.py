@@ -1,8 +1,9 @@
 """Steps: one model request, what it said, and the tool calls it made."""
 
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,6 +13,7 @@ from kedge.domain.messages import AssistantMessage, MessageModel, MessagePath, M
 from kedge.domain.parts import (
     Part,
     PartTime,
+    PatchPart,
     ReasoningPart,
     StepFinishPart,
     StepStartPart,
@@ -24,9 +26,12 @@ from kedge.domain.todos import Todo
 from kedge.engine.growing import Growing, Stream, ToolCall
 from kedge.engine.inputs import check_text, check_value, check_values
 from kedge.engine.session import NO_TOKENS, is_large
+from kedge.engine.timeline.effects import Effects
+from kedge.engine.timeline.paths import AnyPath
+from kedge.engine.timeline.steps import StepFiles, StepSample, together
 from kedge.engine.turns import Turn
-from kedge.store.script import Script
-from kedge.store.verbs.parts import put_part
+from kedge.store.script import Script, ScriptMaker
+from kedge.store.verbs.parts import put_part, remove_part
 from kedge.store.verbs.todos import put_todos
 from kedge.store.verbs.turns import begin_step, finish_step
 
@@ -58,6 +63,9 @@ class Step:
         )
         self.growing: dict[str, Growing] = {}
         """The parts that are open."""
+        self._files = StepFiles(turn.engine, turn.session, is_protected=turn.is_protected)
+        self._snapshot: str | None = None
+        """The worktree as the step found it."""
         self._called = False
         self._entered = False
         self._open = False
@@ -67,11 +75,13 @@ class Step:
             raise InvalidInput("a step can be entered only once")
         self._entered = True
         engine = self.turn.engine
-        start = StepStartPart(**self.new_part())
-        script = partial(
-            begin_step, self.message, start, fence=self.turn.fence, now=engine.clock.now()
-        )
-        self.message = await self.turn._write(script)
+        async with self._files.sampled(begins=self.message.id) as taken:
+            start = StepStartPart(snapshot=taken.id, **self.new_part())
+            begin = partial(
+                begin_step, self.message, start, fence=self.turn.fence, now=engine.clock.now()
+            )
+            self.message = await self.turn._write(partial(together, begin, taken.record))
+        self._snapshot = taken.id
         self._open = True
         return self
 
@@ -88,20 +98,38 @@ class Step:
         # From here on a tool that was left running must not change what is closed.
         self._open = False
         if error is not None:
+            for each in growing.values():
+                await each._give_up()
             await self.turn.record(error)
             return
+        async with self._files.sampled() as taken:
+            await self._finish(taken)
+
+    async def _finish(self, taken: StepSample) -> None:
         engine = self.turn.engine
         reason = self.finish or ("tool-calls" if self._called else "stop")
         finish = StepFinishPart(
-            reason=reason, cost=self.cost, tokens=self.tokens, **self.new_part()
+            reason=reason,
+            snapshot=taken.id,
+            cost=self.cost,
+            tokens=self.tokens,
+            **self.new_part(),
         )
         check_value(finish, StepFinishPart)
+        patch, summary = await self._patch(), await self.turn._summary()
         self.message = msgspec.structs.replace(
             self.message, finish=reason, cost=self.cost, tokens=self.tokens
         )
         fence, now = self.turn.fence, engine.clock.now()
-        script = partial(finish_step, self.message, finish, fence=fence, now=now)
-        await self.turn._write(script)
+        end = partial(finish_step, self.message, finish, patch, summary, fence=fence, now=now)
+        await self.turn._write(partial(together, end, taken.record))
+
+    async def _patch(self) -> PatchPart | None:
+        """The files that this step changed, if any and if there is a snapshot to name."""
+        if self._snapshot is None:
+            return None
+        files = await self._files.changed(self.message.id)
+        return PatchPart(hash=self._snapshot, files=files, **self.new_part()) if files else None
 
     async def text(self, text: str) -> TextPart:
         """What the model said, all at once."""
@@ -120,8 +148,24 @@ class Step:
         """What the model thinks, as it comes; used like `speak`."""
         return Stream(self, ReasoningPart(text="", time=self._now(), **self.new_part()))
 
-    def tool(self, name: str, input: dict[str, Any], *, call_id: str | None = None) -> "ToolCall":
-        """A tool call, to be entered with `async with` for as long as the tool works."""
+    def tool(
+        self,
+        name: str,
+        input: dict[str, Any],
+        *,
+        call_id: str | None = None,
+        reads: Sequence[AnyPath] = (),
+        writes: Sequence[AnyPath] = (),
+        effects: Literal["none", "unknown"] = "none",
+    ) -> "ToolCall":
+        """A tool call, to be entered with `async with` for as long as the tool works.
+
+        So that it can be undone, a tool says which files it `writes`; it is alone at them then, and
+        refused with `FileChanged` where it would write over what the session does not know. Which
+        ones it `reads`, the session knows from then on. What a tool with `effects="unknown"` did, a
+        shell say, is found out by comparing the worktree before and after. Paths are relative to
+        the session's directory.
+        """
         given = wire.convert(input, dict[str, Any])
         part = ToolPart(
             tool=check_text(name, "name"),
@@ -131,8 +175,20 @@ class Step:
             state=ToolPending(input={}, raw=""),
             **self.new_part(),
         )
+        known = self._effects(part, reads=reads, writes=writes, effects=effects)
         self._called = True
-        return ToolCall(self, part, given)
+        return ToolCall(self, part, given, known)
+
+    def _effects(
+        self,
+        part: ToolPart,
+        *,
+        reads: Sequence[AnyPath],
+        writes: Sequence[AnyPath],
+        effects: Literal["none", "unknown"],
+    ) -> Effects:
+        """What is to be recorded of a call of this step beside its part."""
+        return self._files.effects(part, reads=reads, writes=writes, effects=effects)
 
     async def put(
         self,
@@ -141,8 +197,12 @@ class Step:
         of: Growing | None = None,
         progress: bool = False,
         after_progress: bool = False,
+        also: ScriptMaker[None] | None = None,
     ) -> None:
-        """Store a part of this step's message; one that still grows says `of` what."""
+        """Store a part of this step's message; one that still grows says `of` what.
+
+        `also` is done in the same transaction.
+        """
         self._check_open()
         part = check_value(part, Part)
         now = self.turn.engine.clock.now()
@@ -153,11 +213,26 @@ class Step:
             self._check_open()
             if of is not None:
                 of._check_open()
-            return put_part(
-                part, now=now, fence=fence, progress=progress, after_progress=after_progress
+            put = partial(
+                put_part,
+                part,
+                now=now,
+                fence=fence,
+                progress=progress,
+                after_progress=after_progress,
             )
+            return together(put, also)
 
         await self.turn._write(script, large=is_large(part))
+
+    async def retract(self, part_id: str) -> None:
+        """Take back a part that the model began and will say anew."""
+        self._check_open()
+        self.growing.pop(part_id, None)
+        message = self.message
+        await self.turn._write(
+            partial(remove_part, message.sessionID, message.id, part_id, fence=self.turn.fence)
+        )
 
     async def set_todos(self, todos: list[Todo]) -> None:
         """Replace the session's todo list; it is remembered that this message did."""

@@ -10,7 +10,7 @@ aborted it; whichever it is, nothing is left open behind it.
 """
 
 import asyncio
-from collections.abc import Sequence
+import logging
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,32 +18,51 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from kedge.domain import failures
-from kedge.domain.errors import EngineClosed, InvalidInput, LeaseLost, TurnAborted
-from kedge.domain.ids import check_id
-from kedge.domain.messages import MessageModel, MessageTime, UserMessage
-from kedge.domain.parts import Part, TextPart
-from kedge.domain.sessions import ModelRef, SessionInfo
+from kedge.domain.errors import (
+    EngineClosed,
+    InvalidInput,
+    LeaseLost,
+    SessionNotFound,
+    SnapshotError,
+    TurnAborted,
+)
+from kedge.domain.messages import MessageModel, TurnSummary, UserMessage
+from kedge.domain.sessions import SessionInfo, SessionSummary
 from kedge.domain.status import Busy, Retry
-from kedge.engine.inputs import check_list, check_text, check_value
-from kedge.engine.session import Session, is_large
-from kedge.store.script import ScriptMaker
+from kedge.engine.inputs import check_value
+from kedge.engine.session import Session
+from kedge.model.port import ModelFailure
+from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import release_lease, set_status
-from kedge.store.verbs.sessions import touched
-from kedge.store.verbs.turns import begin_turn, fail_step
+from kedge.store.verbs.leases import set_status
+from kedge.store.verbs.plans import is_unfinished
+from kedge.store.verbs.prompts import take_prompts
+from kedge.store.verbs.sessions import lock_live_session
+from kedge.store.verbs.turns import (
+    begin_turn,
+    fail_step,
+    finish_turn,
+    finish_unless_asked,
+    resume_turn,
+    summarise_turn,
+)
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
+    from kedge.engine.diffs.summaries import Summaries
     from kedge.engine.engine import Engine
+    from kedge.engine.prompts import Prompt
     from kedge.engine.steps import Step
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 """What ends a turn from outside, without anything having gone wrong in it."""
 
-NO_MODEL = MessageModel(providerID="kedge", modelID="none")
-"""What a turn names as its model when it is not told one."""
+
+class NothingWaits(Exception):
+    """There is no prompt that a turn without one of its own could answer."""
 
 
 class Turn:
@@ -53,35 +72,34 @@ class Turn:
         self,
         engine: "Engine",
         session: Session,
-        prompt: str | Sequence[Part | dict[str, Any]],
+        prompt: "Prompt | None",
         *,
-        agent: str,
-        model: MessageModel | None,
-        message_id: str | None,
+        takes_up: bool = False,
     ) -> None:
         self.engine = engine
         self.session = session
-        self.agent = check_text(agent, "agent")
-        self.model = NO_MODEL if model is None else check_value(model, MessageModel)
-        id = engine.ids.message() if message_id is None else check_id("msg", message_id)
-        self.message = UserMessage(
-            id=id,
-            sessionID=session.id,
-            time=MessageTime(created=engine.clock.now()),
-            agent=self.agent,
-            model=self.model,
-        )
-        self._parts = self._prompt_parts(prompt)
+        self.is_protected = engine.settings.snapshots
+        """Whether steps take snapshots and calls record what they do to files."""
+        self._prompt = prompt
+        self._takes_up = takes_up
+        self._message = None if prompt is None else prompt.message
+        self.prompts = [] if prompt is None else [prompt.message.id]
+        """All prompts that the turn has taken up, oldest first."""
         self._task: asyncio.Task[object] | None = None
         self._fence: Fence | None = None
         self._cancels_before = 0
         self._aborts = 0
         self._over = False
+        self._finished = False
+        """Whether the session was given back before the block ended."""
         self._cut_off = False
+        self._is_unwanted = False
+        """Whether somebody asked for the end of the turn, and not only its process ends."""
         self._stopping = False
         """Whether an abort is just being recorded, so that another one changes nothing."""
         self._told: BaseException | None = None
         self._writing = asyncio.Lock()
+        self._summaries: Summaries | None = None
 
     async def __aenter__(self) -> "Turn":
         if self._task is not None:
@@ -89,6 +107,9 @@ class Turn:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancels_before = self._task.cancelling()
+        if await self.engine.store.read(partial(is_unfinished, self.session.id)):
+            # A revert whose process is gone: a prompt makes it final, so that it has to be over.
+            await self.engine.reverts.recover_session(self.session.id)
         await self.engine.runs.starting(self.session.id, self._stop)
         try:
             await to_the_end(self._begin())
@@ -111,20 +132,77 @@ class Turn:
 
     async def _begin(self) -> None:
         runs, store = self.engine.runs, self.engine.store
-        large = any(is_large(part) for part in self._parts)
-        self._fence = await (store.write_bulk if large else store.write)(
-            partial(
-                begin_turn,
-                self.message,
-                self._parts,
-                self._prompted,
-                owner=runs.owner,
-                ttl=runs.ttl,
-                is_alive=runs.alive_in(self.session.id, self._stop),
-                now=self.engine.clock.now(),
-            )
-        )
-        runs.started(self.session.id, self._fence.generation)
+        owning: dict[str, Any] = {
+            "owner": runs.owner,
+            "ttl": runs.ttl,
+            "is_alive": runs.alive_in(self.session.id, self._stop),
+            "now": self.engine.clock.now(),
+        }
+        prompt = self._prompt
+        if prompt is None:
+            resumed = await store.write(partial(resume_turn, self.session.id, **owning))
+            if resumed is None:
+                raise NothingWaits
+            self._fence, waiting = resumed
+            self._message = waiting[-1]
+            self.prompts = [each.id for each in waiting]
+        else:
+            begin = partial(begin_turn, prompt.message, prompt.parts, prompt.change, **owning)
+            write = store.write_bulk if prompt.is_large else store.write
+            self._fence, left = await write(partial(self._begun, begin))
+            self.prompts[:0] = [each.id for each in left]
+        runs.started(self.session.id, self.fence.generation)
+
+    def _begun(self, begin: ScriptMaker[Fence]) -> Script[tuple[Fence, list[UserMessage]]]:
+        """Begin, and take up what earlier turns left in the same moment: what comes later is newer
+        than the turn's own prompt."""
+        fence = yield from begin()
+        left = (yield from take_prompts(self.session.id, fence)) if self._takes_up else []
+        return fence, left
+
+    @property
+    def message(self) -> UserMessage:
+        """The prompt that is being answered."""
+        if self._message is None:
+            raise InvalidInput("enter the turn with `async with` first")
+        return self._message
+
+    @property
+    def agent(self) -> str:
+        """The agent that the prompt is for."""
+        return self.message.agent
+
+    @property
+    def model(self) -> MessageModel:
+        """The model that the prompt is for."""
+        return self.message.model
+
+    async def next_prompt(self) -> UserMessage | None:
+        """Take up the prompts that came while the turn ran, and answer the newest of them from
+        here on; None if there is none."""
+        found = await self._write(partial(take_prompts, self.session.id, self.fence))
+        if not found:
+            return None
+        answered = await self._summarised()
+        if answered is not None:
+            await self._write(partial(summarise_turn, answered, fence=self.fence))
+        self._message = found[-1]
+        self.prompts += [each.id for each in found]
+        return self._message
+
+    async def finish(self) -> bool:
+        """Give the session back before the block ends, unless a prompt waits that `next_prompt`
+        has not taken up; tells whether it is given back."""
+        script = partial(finish_unless_asked, await self._summarised(), fence=self.fence)
+        await to_the_end(self._give_back(script))
+        return self._finished
+
+    async def _give_back(self, script: ScriptMaker[SessionInfo | None]) -> None:
+        info = await self._write(script)
+        if info is not None:
+            self.session.info = info
+            self._finished = self._over = True
+            self.engine.runs.ended(self.session.id, self._stop)
 
     async def _leave(self, error: BaseException | None) -> None:
         self._over = True
@@ -147,14 +225,42 @@ class Turn:
             raise TurnAborted(self.session.id) from None
 
     async def _end(self, error: BaseException | None) -> None:
-        if isinstance(error, LeaseLost):
+        if self._finished or isinstance(error, LeaseLost):
             return
         try:
             if error is not None:
                 await self.record(error)
         finally:
             # The handle learns what the turn did to the session: cost, agent, model.
-            self.session.info = await self._write_anyway(partial(release_lease, self.fence))
+            script = partial(
+                finish_turn,
+                await self._summarised(),
+                fence=self.fence,
+                drops_prompts=self._is_unwanted,
+            )
+            self.session.info = await self._write_anyway(script)
+
+    async def _summarised(self) -> UserMessage | None:
+        """The prompt with what the turn changed, without the text of it; None if nothing did."""
+        if not self.is_protected:
+            return None
+        try:
+            diffs = await self.engine.diffs.turn_diffs(self.session, self.message.id)
+        except SnapshotError as error:
+            _log.warning("what turn %s changed cannot be told: %s", self.message.id, error)
+            return None
+        summary = TurnSummary(diffs=diffs)
+        return msgspec.structs.replace(self.message, summary=summary) if diffs else None
+
+    async def _summary(self) -> SessionSummary | None:
+        """What the session has changed by now; None if nothing is known of that."""
+        if not self.is_protected:
+            return None
+        if self._summaries is None:
+            from kedge.engine.diffs.summaries import Summaries
+
+            self._summaries = Summaries(self.session)
+        return await self._summaries.summary()
 
     def _forget_aborts(self) -> bool:
         """Take back the cancellations that were aborts; tells whether there were any others."""
@@ -195,6 +301,15 @@ class Turn:
             store = self.engine.store
             return await (store.write_bulk if large else store.write)(script)
 
+    async def _write_fenced(self, script: ScriptMaker[None]) -> None:
+        """Run a script that does not look by itself whether the turn still has its session."""
+
+        def fenced() -> Script[None]:
+            yield from lock_live_session(self.session.id, self.fence)
+            yield from script()
+
+        await self._write(fenced)
+
     async def record(self, error: BaseException) -> None:
         """Close what is open, and say why: once, however many blocks the error leaves."""
         if isinstance(error, LeaseLost):
@@ -214,6 +329,18 @@ class Turn:
         finally:
             self._stopping = False
 
+    async def _write_last(self, script: ScriptMaker[None]) -> None:
+        """Run a script of a turn that is being ended, unless another process took it over."""
+
+        def fenced() -> Script[None]:
+            yield from lock_live_session(self.session.id, self.fence)
+            yield from script()
+
+        try:
+            await self._write_anyway(fenced)
+        except (LeaseLost, SessionNotFound) as error:
+            _log.info("what a call did is not recorded: %s", error)
+
     async def _write_anyway(self, script: ScriptMaker[T]) -> T:
         async with self._writing:
             return await self.engine.store.write(script)
@@ -226,31 +353,10 @@ class Turn:
             self._cut_off = True
             self.engine.runs.ended(self.session.id, self._stop)
             return
+        # An engine that closes says which task closes it; whoever aborts does not.
+        self._is_unwanted = self._is_unwanted or closer is None
         self._aborts += 1
         self._task.cancel()
-
-    def _prompted(self, info: SessionInfo) -> SessionInfo:
-        model = ModelRef(
-            id=self.model.modelID, providerID=self.model.providerID, variant=self.model.variant
-        )
-        named = msgspec.structs.replace(info, agent=self.agent, model=model)
-        return touched(named, self.engine.clock.now())
-
-    def _prompt_parts(self, prompt: str | Sequence[Part | dict[str, Any]]) -> list[Part]:
-        home: dict[str, Any] = {"sessionID": self.session.id, "messageID": self.message.id}
-        if isinstance(prompt, str):
-            return [TextPart(id=self.engine.ids.part(), text=prompt, **home)]
-        parts = [self._prompt_part(part, home) for part in check_list(prompt, "prompt")]
-        if len({part.id for part in parts}) < len(parts):
-            raise InvalidInput("two parts of the prompt have the same id", field="prompt")
-        return parts
-
-    def _prompt_part(self, part: object, home: dict[str, Any]) -> Part:
-        if isinstance(part, dict):
-            part = {"id": self.engine.ids.part(), **part, **home}
-        given: Part = check_value(part, Part)
-        check_id("prt", given.id)
-        return msgspec.structs.replace(given, **home)
 
 
 def failure_of(error: BaseException, aborted: bool) -> failures.Failure:
@@ -259,6 +365,8 @@ def failure_of(error: BaseException, aborted: bool) -> failures.Failure:
         return failures.aborted("Aborted")
     if isinstance(error, CUT_OFF):
         return failures.aborted("The turn was cancelled")
+    if isinstance(error, ModelFailure):
+        return error.failure
     return failures.unknown(message_of(error))
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from kedge.domain.clock import Clock
 from kedge.domain.errors import KedgeError, StoreError
-from kedge.engine.runs import Runs
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
 from kedge.store.script import ScriptMaker
@@ -21,6 +20,8 @@ from kedge.store.verbs.retention import (
     due_compaction,
     expired_sessions,
     finish_compaction,
+    is_purged,
+    project_of_session,
     purge_session,
     settle_fork,
     unsettled_forks,
@@ -40,9 +41,22 @@ _PURGED_AT_ONCE = 1000
 class Upkeep:
     """The background work of one engine."""
 
-    def __init__(self, store: Store, runs: Runs, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        *,
+        recover: Callable[[], Coroutine[Any, Any, object]],
+        release: Callable[[str, str], Coroutine[Any, Any, None]],
+        held: Callable[[], Coroutine[Any, Any, list[tuple[str, str]]]],
+    ) -> None:
+        """`release` lets go of what is kept beside the database for a session of a project; `held`
+        tells for which ones something is."""
         self._store = store
-        self._runs = runs
+        self._recover = recover
+        self._release = release
+        self._held = held
         self._clock = clock
         self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,12 +85,13 @@ class Upkeep:
             pass
 
     async def recover(self) -> None:
-        """End the runs of processes that died since this engine was opened."""
-        await self._runs.recover()
+        """Put in order what processes left that died since this engine was opened."""
+        await self._recover()
 
     async def tidy(self) -> None:
         """Purge sessions whose retention time is over, and thin out events once a day."""
         await self.purge()
+        await self.release()
         await self.compact(every=_COMPACT_EVERY)
 
     async def purge(self) -> int:
@@ -84,8 +99,22 @@ class Upkeep:
         before = self._clock.now() - round(self._settings.retention * 1000)
         purged = 0
         for id in await self._store.scan(partial(expired_sessions, before, _PURGED_AT_ONCE)):
-            purged += await self._each(id, partial(purge_session, id, before))
+            project = await self._store.read(partial(project_of_session, id))
+            if await self._each(id, partial(purge_session, id, before)):
+                # Not before: the session may have been restored in the last moment.
+                await self._release(project, id)
+                purged += 1
         return purged
+
+    async def release(self) -> int:
+        """Keep nothing here for sessions that were purged, be it by another machine or by a
+        process that died before it could; tells how many there were."""
+        released = 0
+        for project, id in await self._held():
+            if await self._store.read(partial(is_purged, id)):
+                await self._release(project, id)
+                released += 1
+        return released
 
     async def compact(self, *, every: float = 0.0) -> int:
         """Drop events that later ones made pointless, but none since the last time this ran."""

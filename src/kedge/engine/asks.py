@@ -1,0 +1,258 @@
+"""What runs ask people, and what people answer, in whatever process either of them is.
+
+    answer = await engine.asks.permission(turn, "edit", ["a.txt"], always=["*"])
+    await engine.asks.reply_permission(id, "once")
+
+An ask is a row. Whoever waits for it listens first and looks then, so that no answer is missed.
+When the call that waits is cancelled, or its run ends in any other way, the ask is withdrawn.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+from kedge.domain.errors import (
+    EngineClosed,
+    InvalidInput,
+    KedgeError,
+    LeaseLost,
+    QuestionRejected,
+    StoreError,
+)
+from kedge.domain.events import PermissionReplied, QuestionReplied
+from kedge.domain.events import QuestionRejected as QuestionRejectedEvent
+from kedge.domain.ids import check_id
+from kedge.domain.permissions import (
+    PermissionReply,
+    PermissionRequest,
+    PermissionRule,
+    ToolCallRef,
+)
+from kedge.domain.questions import QuestionInfo, QuestionRequest
+from kedge.engine.events import Event
+from kedge.engine.inputs import check_text, check_value, check_values
+from kedge.engine.worktrees import real_path
+from kedge.store.verbs.asks import (
+    WITHDRAWN,
+    Answer,
+    AskRequest,
+    OpenAsk,
+    add_ask,
+    allowed_in,
+    answer_of,
+    answer_permission,
+    answer_question,
+    forget_allowed,
+    open_asks,
+    reject_question,
+    rules_for,
+    withdraw_ask,
+)
+from kedge.store.waiting import to_the_end
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.turns import Turn
+
+_log = logging.getLogger(__name__)
+_PAUSE = 0.25
+"""Seconds until a database that failed is looked at again."""
+_ENDS = {PermissionReplied.type, QuestionReplied.type, QuestionRejectedEvent.type}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What somebody said to a permission that was asked for."""
+
+    reply: PermissionReply
+    message: str | None = None
+    """What whoever rejected it wants done instead."""
+
+
+class Asks:
+    """The permissions and questions that wait for an answer, of every session."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+
+    async def permission(
+        self,
+        turn: "Turn",
+        permission: str,
+        patterns: Sequence[str],
+        *,
+        always: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        tool: ToolCallRef | None = None,
+    ) -> Reply:
+        """Ask for a permission, and wait until somebody replies.
+
+        `always` is what the reply of that name would allow in this project from then on.
+        """
+        request = PermissionRequest(
+            id=self._engine.ids.permission(),
+            sessionID=turn.session.id,
+            permission=permission,
+            patterns=list(patterns),
+            metadata=dict(metadata or {}),
+            always=list(always),
+            tool=tool,
+        )
+        answer = await self._asked(turn, check_value(request, PermissionRequest))
+        assert answer.reply is not None
+        return Reply(answer.reply, answer.message)
+
+    async def question(
+        self, turn: "Turn", questions: Sequence[QuestionInfo], *, tool: ToolCallRef | None = None
+    ) -> list[list[str]]:
+        """Ask questions, and wait for the answers: for each the labels that were chosen, or words
+        of the person's own. Raises `QuestionRejected` if nobody wants to answer."""
+        request = QuestionRequest(
+            id=self._engine.ids.question(),
+            sessionID=turn.session.id,
+            questions=check_values(questions, QuestionInfo, "questions"),
+            tool=tool,
+        )
+        answer = await self._asked(turn, check_value(request, QuestionRequest))
+        if answer.answers is None:
+            raise QuestionRejected(request.id)
+        return answer.answers
+
+    async def permissions(
+        self,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        session: str | None = None,
+    ) -> list[PermissionRequest]:
+        """The permissions that wait for a reply, oldest first: of all, or of one directory or
+        session."""
+        found = await self._open(directory, session)
+        return [each.request for each in found if isinstance(each.request, PermissionRequest)]
+
+    async def questions(
+        self,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        session: str | None = None,
+    ) -> list[QuestionRequest]:
+        """The questions that wait for an answer, oldest first: of all, or of one directory or
+        session."""
+        found = await self._open(directory, session)
+        return [each.request for each in found if isinstance(each.request, QuestionRequest)]
+
+    async def reply_permission(
+        self,
+        id: str,
+        reply: PermissionReply,
+        message: str | None = None,
+        *,
+        session_id: str | None = None,
+    ) -> None:
+        """Reply to a permission: `once`, `always` or `reject`.
+
+        `always` holds in this project from now on, and answers whatever else waits for it there.
+        `reject` rejects all that the session waits for and ends its turn; with a message it rejects
+        only this, and the agent hears the message and goes on. Of two replies the first counts.
+        """
+        if reply not in get_args(PermissionReply):
+            raise InvalidInput("reply must be once, always or reject", field="reply")
+        said = None if message is None else check_text(message, "message").strip()
+        answer = Answer(reply=reply, message=(said or None) if reply == "reject" else None)
+        await self._engine.store.write(
+            partial(
+                answer_permission,
+                check_id("per", id),
+                answer,
+                now=self._engine.clock.now(),
+                session_id=None if session_id is None else check_id("ses", session_id),
+            )
+        )
+
+    async def reply_question(self, id: str, answers: Sequence[Sequence[str]]) -> None:
+        """Answer questions: for each, in their order, the labels that were chosen."""
+        given = check_values(answers, list[str], "answers")
+        now = self._engine.clock.now()
+        await self._engine.store.write(
+            partial(answer_question, check_id("que", id), given, now=now)
+        )
+
+    async def reject_question(self, id: str) -> None:
+        """Say that questions will not be answered; the turn that asked them ends."""
+        now = self._engine.clock.now()
+        await self._engine.store.write(partial(reject_question, check_id("que", id), now=now))
+
+    async def allowed(self, project_id: str | None = None) -> list[PermissionRule]:
+        """What people allowed for good in a project, the engine's own by default."""
+        project = await self._project(project_id)
+        return await self._engine.store.scan(partial(allowed_in, project))
+
+    async def forget_allowed(self, project_id: str | None = None) -> int:
+        """Ask again for what was allowed for good in a project; tells how many rules went."""
+        project = await self._project(project_id)
+        return await self._engine.store.write(partial(forget_allowed, project))
+
+    async def rules(self, session_id: str) -> tuple[list[PermissionRule], list[PermissionRule]]:
+        """The rules that a session has of its own now, and what people allowed for good in its
+        project."""
+        return await self._engine.store.read(partial(rules_for, check_id("ses", session_id)))
+
+    async def _project(self, id: str | None) -> str:
+        return (await self._engine.here()).project.id if id is None else check_text(id, "project")
+
+    async def _open(
+        self, directory: str | os.PathLike[str] | None, session: str | None
+    ) -> list[OpenAsk]:
+        id = None if session is None else check_id("ses", session)
+        place = None if directory is None else real_path(directory)
+        found = await self._engine.store.scan(partial(open_asks, id))
+        return [each for each in found if place in (None, each.directory)]
+
+    async def _asked(self, turn: "Turn", request: AskRequest) -> Answer:
+        now = self._engine.clock.now()
+        try:
+            script = partial(add_ask, request, fence=turn.fence, now=now)
+            answer = await turn._write(script, large=True) or await self._answer(request)
+        except (Exception, asyncio.CancelledError):
+            await self._withdraw(request)
+            raise
+        if answer == WITHDRAWN:
+            # Only whoever took the run over withdraws what it still waits for.
+            raise LeaseLost(request.sessionID)
+        return answer
+
+    async def _answer(self, request: AskRequest) -> Answer:
+        while True:
+            try:
+                return await self._heard(request)
+            except StoreError as error:
+                _log.warning("cannot hear the answer to %s, trying again: %s", request.id, error)
+                await asyncio.sleep(_PAUSE)
+
+    async def _heard(self, request: AskRequest) -> Answer:
+        read = partial(self._engine.store.read, partial(answer_of, request.id))
+        async with self._engine.events.subscribe(session=request.sessionID) as events:
+            # Looked at while listening: an answer is either there already or heard of.
+            if (answer := await read()) is not None:
+                return answer
+            async for event in events:
+                if _may_end(event, request.id) and (answer := await read()) is not None:
+                    return answer
+        raise EngineClosed
+
+    async def _withdraw(self, request: AskRequest) -> None:
+        now = self._engine.clock.now()
+        script = partial(withdraw_ask, request.sessionID, request.id, now=now)
+        try:
+            await to_the_end(self._engine.store.write(script))
+        except KedgeError as error:
+            # Whatever ends the run withdraws it too.
+            _log.warning("%s could not be withdrawn: %s", request.id, error)
+
+
+def _may_end(event: Event, id: str) -> bool:
+    # A listener that was too slow is sent back to the log, where the answer follows.
+    return event.type in _ENDS and id in event.payload

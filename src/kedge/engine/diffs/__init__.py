@@ -1,0 +1,1 @@
+"""What sessions changed, counted and as text, and their files as they were; nothing is written."""

@@ -1,0 +1,193 @@
+"""What sessions changed, as numbers and as text; read from objects, remembered, never stored."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from kedge.domain.sessions import FileDiff
+from kedge.domain.trees import TreeEntry
+from kedge.engine.diffs.archives import Archives
+from kedge.engine.diffs.bounded import Bounded
+from kedge.engine.diffs.net import net_changes, segments_by_path
+from kedge.engine.diffs.paths import find_path
+from kedge.engine.diffs.travel import Past
+from kedge.engine.undo.merging import Contents
+from kedge.snapshot.diffs.lines import count
+from kedge.snapshot.diffs.texts import file_diff
+from kedge.snapshot.values import Change, Present, State
+from kedge.store.port import Store
+from kedge.store.verbs.changes import StoredChange
+from kedge.store.verbs.projects import project_of
+from kedge.store.verbs.spans import changes_of
+
+if TYPE_CHECKING:
+    from kedge.engine.session import Session
+
+ROOM = 2**20
+"""Bytes of patch text in one answer."""
+
+_TEXTS = 32 * 2**20
+"""Bytes of patches that are remembered."""
+_OVERHEAD = 512
+"""What remembering one takes beside its text, more or less."""
+_COUNTS = 100_000
+
+Counts: TypeAlias = dict[bytes, tuple[int, int] | None]
+"""Additions and deletions by path; None where nothing is left of what the session did."""
+
+T = TypeVar("T")
+_Read: TypeAlias = Callable[[str], bytes]
+_Pair: TypeAlias = tuple[str | None, str | None]
+
+
+class Diffs:
+    """The differences that sessions made; one for an engine."""
+
+    def __init__(self, store: Store, data: Path) -> None:
+        self.archives = Archives(data)
+        self._store = store
+        # By content, so neither can be out of date.
+        self._texts: Bounded[tuple[bytes, _Pair], tuple[FileDiff, int]] = Bounded(_TEXTS)
+        """With the room that there was for the patch."""
+        self._counts: Bounded[_Pair, tuple[int, int]] = Bounded(_COUNTS)
+
+    async def close(self) -> None:
+        """Let go of what is open."""
+        await asyncio.to_thread(self.archives.close)
+
+    async def texts(self, session: "Session", changes: Sequence[StoredChange]) -> list[FileDiff]:
+        """What the changes come to; with at most `ROOM` bytes of patches, None for the others."""
+        return await self._read(session, changes, self._with_patches)
+
+    async def outlines(self, session: "Session", changes: Sequence[StoredChange]) -> list[FileDiff]:
+        """What the changes come to, without patches."""
+        return await self._read(session, changes, self._without_patches)
+
+    async def turn_diffs(self, session: "Session", message_id: str) -> list[FileDiff]:
+        """What the turn of a user message changed, without patches."""
+        changes = await self._store.scan(partial(changes_of, session.id, message_id))
+        return await self._read(session, changes, self._without_patches) if changes else []
+
+    async def counts(self, session: "Session", changes: Sequence[StoredChange]) -> Counts:
+        """What the changes come to at each path that they touched."""
+        counts: Counts = dict.fromkeys(segments_by_path(changes, session.worktree))
+        nets = await self._read(session, changes, self._counted)
+        for path, (additions, deletions) in nets:
+            before = counts[path] or (0, 0)
+            counts[path] = before[0] + additions, before[1] + deletions
+        return counts
+
+    async def tree(self, session: "Session", snapshot: str, path: str | bytes) -> list[TreeEntry]:
+        """What lay in a folder of the session's worktree."""
+        directory, root = session.info.directory, session.worktree
+        folder = find_path(path, directory=directory, root=root)
+        seen_from = find_path(directory, directory=directory, root=root)
+
+        return await self._look_back(
+            session, snapshot, lambda past: past.tree(folder, seen_from=seen_from)
+        )
+
+    async def file(self, session: "Session", snapshot: str, path: str | bytes) -> bytes:
+        """What a file of the session's worktree held."""
+        inside = find_path(path, directory=session.info.directory, root=session.worktree)
+        return await self._look_back(session, snapshot, lambda past: past.file(inside))
+
+    async def _look_back(self, session: "Session", snapshot: str, look: Callable[[Past], T]) -> T:
+        def read() -> T:
+            with self.archives.opened(session.info.projectID) as store:
+                return look(Past(store, snapshot))
+
+        return await asyncio.to_thread(read)
+
+    async def _read(
+        self,
+        session: "Session",
+        changes: Sequence[StoredChange],
+        look: Callable[[list[Change], _Read], list[T]],
+    ) -> list[T]:
+        """What is to be seen in the net changes; all of them in one thread."""
+        projects = await self._projects(session, {change.worktree for change in changes})
+
+        def read() -> list[T]:
+            with self.archives.reading(projects) as blobs:
+                contents = Contents(blobs)
+                return look(net_changes(changes, session.worktree, contents), contents.get)
+
+        return await asyncio.to_thread(read)
+
+    async def _projects(self, session: "Session", worktrees: set[str]) -> list[str]:
+        """Whose stores the objects are in; subtasks may have worked in other worktrees."""
+        projects = [session.info.projectID]
+        for worktree in sorted(worktrees - {session.worktree}):
+            project = await self._store.read(partial(project_of, worktree))
+            if project is not None and project.id not in projects:
+                projects.append(project.id)
+        return projects
+
+    def _with_patches(self, changes: list[Change], read: _Read) -> list[FileDiff]:
+        room = ROOM
+        diffs = []
+        for change in changes:
+            diff = self._with_patch(change, read, room)
+            room -= _size(diff)
+            diffs.append(diff)
+        return diffs
+
+    def _with_patch(self, change: Change, read: _Read, room: int) -> FileDiff:
+        key = change.path, _pair(change)
+        diff, tried = self._texts.get(key) or (None, 0)
+        # What did not fit may fit into more room.
+        if diff is None or (diff.patch is None and tried < room):
+            old, new = (None if blob is None else read(blob) for blob in key[1])
+            diff = file_diff(change.path, old, new, room=room)
+            self._texts.put(key, (diff, room), _OVERHEAD + _size(diff))
+            self._counts.put(key[1], (diff.additions, diff.deletions))
+        return diff if _size(diff) <= room else msgspec.structs.replace(diff, patch=None)
+
+    def _without_patches(self, changes: list[Change], read: _Read) -> list[FileDiff]:
+        return [
+            FileDiff(
+                file=change.path.decode(errors="replace"),
+                additions=additions,
+                deletions=deletions,
+                status=_status(change),
+            )
+            for change, (_, (additions, deletions)) in zip(
+                changes, self._counted(changes, read), strict=True
+            )
+        ]
+
+    def _counted(self, changes: list[Change], read: _Read) -> list[tuple[bytes, tuple[int, int]]]:
+        return [(change.path, self._count(_pair(change), read)) for change in changes]
+
+    def _count(self, pair: _Pair, read: _Read) -> tuple[int, int]:
+        if pair[0] == pair[1]:
+            return 0, 0
+        found = self._counts.get(pair)
+        if found is None:
+            old, new = (None if blob is None else read(blob) for blob in pair)
+            found = count(old, new)
+            self._counts.put(pair, found)
+        return found
+
+
+def _pair(change: Change) -> _Pair:
+    return _blob(change.before), _blob(change.after)
+
+
+def _blob(state: State) -> str | None:
+    return state.blob if isinstance(state, Present) else None
+
+
+def _status(change: Change) -> Literal["added", "deleted", "modified"]:
+    if not isinstance(change.before, Present):
+        return "added"
+    return "modified" if isinstance(change.after, Present) else "deleted"
+
+
+def _size(diff: FileDiff) -> int:
+    return len((diff.patch or "").encode())

@@ -1,0 +1,70 @@
+"""How much a session has changed, known at the end of every step of a turn at little cost."""
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from kedge.domain.errors import SnapshotError
+from kedge.domain.sessions import SessionSummary
+from kedge.store.verbs.changes import StoredChange, family_changes
+
+if TYPE_CHECKING:
+    from kedge.engine.diffs.diffs import Counts
+    from kedge.engine.session import Session
+
+_Key: TypeAlias = tuple[str, int, str, int]
+
+
+class Summaries:
+    """The summaries of one session for as long as one turn runs; made anew for each turn.
+
+    A turn has its session to itself, so only what was recorded since the last summary is looked at,
+    and only the paths that it touched are counted again. Nothing is imported for it before the
+    session has changed something.
+
+        summaries = Summaries(session)          # when the turn begins
+        summary = await summaries.summary()     # at the end of each step
+    """
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._first = 0
+        """The first message in which anything new can be."""
+        self._known: dict[_Key, StoredChange] = {}
+        self._counts: Counts = {}
+
+    async def summary(self) -> SessionSummary | None:
+        """What the session has changed by now.
+
+        None if it never changed anything, or if that cannot be read just now: a turn must not end
+        because of it.
+        """
+        store = self._session._engine.store
+        found = await store.scan(partial(family_changes, self._session.id, self._first))
+        new = {key: change for change in found if (key := change.key) not in self._known}
+        try:
+            await self._count(new)
+        except SnapshotError:
+            return None
+        return summed(self._counts) if self._known else None
+
+    async def _count(self, new: dict[_Key, StoredChange]) -> None:
+        if not new:
+            return
+        known = self._known | new
+        paths = {(change.worktree, change.path) for change in new.values()}
+        touched = [change for change in known.values() if (change.worktree, change.path) in paths]
+        self._counts |= await self._session._engine.diffs.counts(self._session, touched)
+        # Only now, so that what could not be read is tried again.
+        self._known = known
+        own = (change.pos for change in new.values() if change.session_id == self._session.id)
+        self._first = max(own, default=self._first)
+
+
+def summed(counts: "Counts") -> SessionSummary:
+    """What the changes of all paths come to."""
+    changed = [count for count in counts.values() if count is not None]
+    return SessionSummary(
+        additions=sum(additions for additions, _ in changed),
+        deletions=sum(deletions for _, deletions in changed),
+        files=len(changed),
+    )

@@ -1,0 +1,184 @@
+"""The processes of running commands: remembered before they begin, ended with everything that
+they started, also by whoever takes over the session of a process that died.
+
+Nothing is ended by its number alone, which may be another's by now. A process belongs to a command
+if it is the one that was remembered, by number and start; if its environment carries the command's
+mark; if it is in the session or group of such a process; or if such a process started it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from kedge.engine.owners import boot, machine
+from kedge.engine.sightings import Seen, marks, process, processes
+from kedge.store.port import Store
+from kedge.store.verbs.fences import Fence
+from kedge.store.verbs.processes import Process, drop_process, put_process
+
+_log = logging.getLogger(__name__)
+_GRACE = 1.0
+"""Seconds in which a process may end by itself after it was asked to."""
+_PATIENCE = 5.0
+"""Seconds in which the system should have ended what was killed."""
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.2
+
+
+class Drain(Protocol):
+    """The output of processes that outlived their command, as it is taken from them."""
+
+    def close(self) -> None:
+        """Take no more."""
+
+
+class Processes:
+    """The processes of one engine's commands."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._drains: set[Drain] = set()
+        self._closed = False
+
+    async def remember(self, fence: Fence, part_id: str, pid: int) -> Process | None:
+        """Store a process that waits to begin; None if it has ended already."""
+        seen = await asyncio.to_thread(process, pid)
+        if seen is None:
+            return None
+        found = Process(
+            session_id=fence.session_id,
+            part_id=part_id,
+            machine=machine(),
+            boot=boot(),
+            pid=pid,
+            pgid=seen.group,
+            started=seen.started,
+        )
+        await self._store.write(partial(put_process, found, fence))
+        return found
+
+    async def forget(self, ended: Process) -> None:
+        """The command is over; what it left running is nobody's from now on."""
+        await self._store.write(partial(drop_process, ended))
+
+    def keep(self, drain: Drain) -> None:
+        """Keep taking output, so that nobody is ended by a broken pipe, until the engine closes."""
+        if self._closed:
+            drain.close()
+        else:
+            self._drains.add(drain)
+
+    def let_go(self, drain: Drain) -> None:
+        """There is no more output to take."""
+        self._drains.discard(drain)
+
+    def close(self) -> None:
+        """Take no more output of what was left running."""
+        self._closed = True
+        for each in list(self._drains):
+            each.close()
+        self._drains.clear()
+
+
+async def end_processes(known: Sequence[Process]) -> bool:
+    """End what is left of commands on this machine; tells whether nothing is left of them.
+
+    They are asked first, and killed if they do not listen.
+    """
+    here = [each for each in known if (each.machine, each.boot) == (machine(), boot())]
+    asked: set[int] = set()
+    for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _PATIENCE)):
+        deadline = asyncio.get_running_loop().time() + patience
+        pause = _FIRST_PAUSE
+        while found := await asyncio.to_thread(belonging, here):
+            await asyncio.to_thread(_send, number, found, asked)
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        else:
+            return True
+    _log.warning("cannot end the processes %s", ", ".join(map(str, sorted(found))))
+    return False
+
+
+def belonging(known: Iterable[Process]) -> dict[int, Seen]:
+    """The processes that are left of commands that ran here."""
+    wanted = list(known)
+    if not wanted:
+        return {}
+    seen = processes()
+    # Only those that could have been started by one of them; the others are not looked into.
+    first = min(each.started for each in wanted)
+    marked = {pid: marks(pid) for pid, each in seen.items() if each.started >= first}
+    found: set[int] = set()
+    for each in wanted:
+        found |= _of_command(each, seen, marked)
+    return {pid: seen[pid] for pid in found}
+
+
+def _of_command(
+    command: Process, seen: Mapping[int, Seen], marked: Mapping[int, frozenset[str]]
+) -> set[int]:
+    sure = {pid for pid, calls in marked.items() if command.part_id in calls}
+    leader = seen.get(command.pid)
+    if leader is not None and leader.started == command.started:
+        sure.add(leader.pid)
+    for kind in ("group", "session"):
+        # The number of a group or session that has a member is given to no other.
+        if any(getattr(seen[pid], kind) == command.pgid for pid in sure):
+            sure |= {pid for pid, each in seen.items() if getattr(each, kind) == command.pgid}
+    me = os.getpid()
+    inside = command.part_id in marked.get(me, ())
+    lines = {pid: _ancestors(pid, seen) for pid in seen}
+    return {
+        pid
+        for pid, above in lines.items()
+        if (pid in sure or not sure.isdisjoint(above))
+        # A command may have started this very process, and those that it runs in.
+        and pid not in lines.get(me, ())
+        and pid != me
+        and not (inside and me in above)
+    }
+
+
+def _ancestors(pid: int, seen: Mapping[int, Seen]) -> set[int]:
+    found: set[int] = set()
+    each = seen.get(seen[pid].parent)
+    # Numbers are read one after the other, so that a line may seem to end in itself.
+    while each is not None and each.pid not in found:
+        found.add(each.pid)
+        each = seen.get(each.parent)
+    return found
+
+
+def _send(number: signal.Signals, found: Mapping[int, Seen], asked: set[int]) -> None:
+    for each in found.values():
+        if number == signal.SIGKILL:
+            _send_one(each, number)
+        elif each.pid not in asked:
+            asked.add(each.pid)
+            _send_one(each, number)
+            # What is stopped hears nothing.
+            _send_one(each, signal.SIGCONT)
+
+
+def _send_one(target: Seen, number: signal.Signals) -> None:
+    # It may have ended meanwhile, and with it its number.
+    with contextlib.suppress(ProcessLookupError):
+        if not hasattr(os, "pidfd_open"):
+            if process(target.pid) == target:
+                os.kill(target.pid, number)
+            return
+        handle = os.pidfd_open(target.pid)
+        try:
+            now = process(target.pid)
+            if now is not None and now.started == target.started:
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)

@@ -1,0 +1,101 @@
+"""Prompts: what a person asks, checked and with its ids, before anything is stored."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kedge.domain.errors import InvalidInput
+from kedge.domain.ids import check_id
+from kedge.domain.messages import MessageModel, MessageTime, OutputFormat, UserMessage
+from kedge.domain.parts import Part, TextPart
+from kedge.domain.sessions import ModelRef, SessionInfo
+from kedge.engine.inputs import check_list, check_text, check_value
+from kedge.engine.session import is_large
+from kedge.store.verbs.prompts import add_prompt, queue_prompt
+from kedge.store.verbs.sessions import touched
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+
+NO_MODEL = MessageModel(providerID="kedge", modelID="none")
+"""What a turn names as its model when it is not told one."""
+
+
+class Prompt:
+    """A user message and its parts."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        session_id: str,
+        prompt: str | Sequence[Part | dict[str, Any]],
+        *,
+        agent: str,
+        model: MessageModel | None,
+        message_id: str | None,
+        system: str | None = None,
+        tools: dict[str, bool] | None = None,
+        format: OutputFormat | None = None,
+    ) -> None:
+        self._engine = engine
+        message = UserMessage(
+            id=engine.ids.message() if message_id is None else check_id("msg", message_id),
+            sessionID=session_id,
+            time=MessageTime(created=engine.clock.now()),
+            agent=check_text(agent, "agent"),
+            model=NO_MODEL if model is None else check_value(model, MessageModel),
+            system=None if system is None else check_text(system, "system"),
+            tools=tools,
+            format=format,
+        )
+        self.message: UserMessage = check_value(message, UserMessage)
+        self.parts = self._parts(prompt)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether storing it would hold up the event loop."""
+        return any(is_large(part) for part in self.parts)
+
+    async def add(self) -> None:
+        """Store it for whoever reads the conversation later; nobody is asked to answer it."""
+        message, now = self.message, self._engine.clock.now()
+        script = partial(add_prompt, message, self.parts, self.change, now=now)
+        await self._engine.store.write_bulk(script)
+
+    async def queue(self) -> bool:
+        """Leave it for the turn that the session is busy with; False, and nothing is stored, if
+        there is none."""
+        script = partial(
+            queue_prompt,
+            self.message,
+            self.parts,
+            self.change,
+            is_alive=self._engine.runs.alive_in(self.message.sessionID),
+            now=self._engine.clock.now(),
+        )
+        return await self._engine.store.write_bulk(script) is not None
+
+    def change(self, info: SessionInfo) -> SessionInfo:
+        """What the prompt does to the session object."""
+        chosen = self.message.model
+        model = ModelRef(id=chosen.modelID, providerID=chosen.providerID, variant=chosen.variant)
+        named = msgspec.structs.replace(info, agent=self.message.agent, model=model)
+        return touched(named, self._engine.clock.now())
+
+    def _parts(self, prompt: str | Sequence[Part | dict[str, Any]]) -> list[Part]:
+        home: dict[str, Any] = {"sessionID": self.message.sessionID, "messageID": self.message.id}
+        if isinstance(prompt, str):
+            return [TextPart(id=self._engine.ids.part(), text=prompt, **home)]
+        parts = [self._part(part, home) for part in check_list(prompt, "prompt")]
+        if len({part.id for part in parts}) < len(parts):
+            raise InvalidInput("two parts of the prompt have the same id", field="prompt")
+        return parts
+
+    def _part(self, part: object, home: dict[str, Any]) -> Part:
+        if isinstance(part, dict):
+            part = {"id": self._engine.ids.part(), **part, **home}
+        given: Part = check_value(part, Part)
+        check_id("prt", given.id)
+        return msgspec.structs.replace(given, **home)

@@ -1,0 +1,160 @@
+"""From what is to be undone to a plan: lock the files, look at them, plan; nothing is written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kedge.domain.errors import RootBusy, SnapshotError
+from kedge.domain.receipts import Receipt, ReceiptOutcome
+from kedge.engine.reverting.asking import Asked, Scope
+from kedge.engine.reverting.folders import missing_folders
+from kedge.engine.reverting.locking import lock_files
+from kedge.engine.reverting.material import Material
+from kedge.engine.reverting.noting import notes_of
+from kedge.engine.reverting.receipts import receipt_of
+from kedge.engine.timeline.timeline import UNPROTECTED
+from kedge.engine.undo.planning import Entry, Plan, Strategy, plan
+from kedge.snapshot.async_ordering import AsyncOrdered
+from kedge.snapshot.asynchronous import AsyncSnapshots
+from kedge.snapshot.disk import Disk, Obstacle
+from kedge.snapshot.values import Outcome, Snapshot
+from kedge.store.verbs.plans import is_among
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+    from kedge.store.verbs.boundaries import Boundary
+
+_BUSY = Obstacle(Outcome.CONFLICT, "another session is writing it")
+_LEFT = "files were left as they are"
+_NOT_ASKED = "it was not asked for"
+_NOTHING = Plan(steps=(), contents={}, folders=(), entries=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is to be done, as long as the files are locked."""
+
+    plan: Plan
+    """Its entries are those of all paths, also of those that no step touches."""
+    folders: tuple[bytes, ...] = ()
+    """Those that will be made on the way to files."""
+    notes: tuple[str, ...] = ()
+    asked: int = 0
+    """The newest number of the timeline before anything was looked at."""
+    snapshot: Snapshot | None = None
+    snapshots: AsyncSnapshots | None = None
+    order: AsyncOrdered | None = None
+    """There if files were looked at."""
+
+    def receipt(self, strategy: Strategy, *, applied: bool) -> Receipt:
+        """What is going to happen."""
+        return receipt_of(self.plan.entries, self.notes, strategy, applied=applied)
+
+    @property
+    def has_conflict(self) -> bool:
+        """Whether a path is left alone because others changed it."""
+        return any(entry.outcome is ReceiptOutcome.CONFLICT for entry in self.plan.entries)
+
+
+class Preparing:
+    """Plans what one revert or unrevert of a session does."""
+
+    def __init__(
+        self, engine: "Engine", session: "Session", material: Material, asked: Asked
+    ) -> None:
+        self._engine = engine
+        self._session = session
+        self._material = material
+        self._asked = asked
+        chosen = sorted(path for path in material.segments if asked.includes(path))
+        self._paths = [] if asked.scope is Scope.MESSAGES else chosen
+
+    @asynccontextmanager
+    async def prepared(self, boundary: "Boundary | None") -> AsyncIterator[Prepared]:
+        """What is to be done; nobody else writes the files while the block lasts."""
+        async with AsyncExitStack() as stack:
+            if self._paths:
+                found = await self._look_and_plan(stack)
+            else:
+                found = Prepared(plan=_NOTHING, snapshot=await self._snapshot_alone())
+            entries = sorted((*found.plan.entries, *self._left()), key=lambda entry: entry.path)
+            notes = await notes_of(
+                self._engine, self._session, boundary, found.snapshot, self._unmatched()
+            )
+            whole = replace(found.plan, entries=tuple(entries))
+            yield replace(found, plan=whole, notes=tuple(notes))
+
+    def _unmatched(self) -> list[bytes]:
+        """What was asked for and is nothing that the session changed."""
+        known = [*self._material.segments, *self._material.impossible]
+        asked = self._asked.files or ()
+        return [path for path in asked if not any(is_among(each, [path]) for each in known)]
+
+    def _left(self) -> list[Entry]:
+        material = self._material
+        paths = sorted(material.segments.keys() - set(self._paths))
+        reason = _LEFT if self._asked.scope is Scope.MESSAGES else _NOT_ASKED
+        return [*material.left(paths, reason), *material.untouchable()]
+
+    async def _look_and_plan(self, stack: AsyncExitStack) -> Prepared:
+        session, timeline = self._session, self._engine.timeline
+        busy = await lock_files(stack, timeline.locks, session.worktree, self._paths)
+        try:
+            snapshots = await session.snapshots()
+            order = await stack.enter_async_context(snapshots.ordered())
+        except RootBusy:
+            raise
+        except UNPROTECTED as error:
+            # The folder is gone, or kedge may not touch it any more; messages can still go back.
+            entries = tuple(self._material.left(self._paths, str(error)))
+            return Prepared(plan=replace(_NOTHING, entries=entries))
+        asked = await timeline.head()
+        snapshot = await self._snapshot(order)
+        free = [path for path in self._paths if path not in busy]
+        disk = await order.look(free, session=session.id)
+        made = await self._plan(snapshots, disk | dict.fromkeys(sorted(busy), _BUSY))
+        folders = await asyncio.to_thread(missing_folders, session.worktree, made.steps)
+        return Prepared(
+            plan=made,
+            folders=tuple(folders),
+            asked=asked,
+            snapshot=snapshot,
+            snapshots=snapshots,
+            order=order,
+        )
+
+    async def _snapshot_alone(self) -> Snapshot | None:
+        """Where no file is touched, only for what else may have happened."""
+        if not self._engine.settings.snapshots:
+            return None
+        try:
+            snapshots = await self._session.snapshots()
+            return await snapshots.track(session=self._session.id)
+        except UNPROTECTED:
+            return None
+
+    async def _snapshot(self, order: AsyncOrdered) -> Snapshot | None:
+        try:
+            return await order.track(session=self._session.id)
+        except SnapshotError:
+            # It is not needed: every path that is touched is looked at by itself.
+            return None
+
+    async def _plan(self, snapshots: AsyncSnapshots, disk: dict[bytes, Disk]) -> Plan:
+        histories = self._material.histories(disk)
+        return await asyncio.to_thread(
+            partial(
+                plan,
+                histories,
+                snapshots.snapshots.read,
+                strategy=self._asked.strategy,
+                made_folders=self._made_folders(),
+            )
+        )
+
+    def _made_folders(self) -> Sequence[bytes]:
+        return [path for path in self._material.folders if self._asked.includes(path)]

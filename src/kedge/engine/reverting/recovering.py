@@ -1,0 +1,146 @@
+"""Plans that a process left unfinished when it died: each is carried through, or closed with the
+reason why it cannot be."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kedge.domain.errors import DirectoryNotFound, KedgeError, RootBusy, SessionBusy, SnapshotError
+from kedge.domain.failpoints import reach
+from kedge.engine.reverting.carrying import all_skipped, carry_out, clean_up, finish_of
+from kedge.engine.reverting.leasing import Lease, resumed
+from kedge.engine.reverting.locking import lock_files
+from kedge.engine.timeline.formats import restored
+from kedge.engine.timeline.timeline import UNPROTECTED
+from kedge.snapshot.async_ordering import AsyncOrdered
+from kedge.snapshot.files.looking import is_same
+from kedge.snapshot.values import Absent, Outcome, Present, Result
+from kedge.store.verbs.plans import (
+    PlanStep,
+    StepOutcome,
+    StoredPlan,
+    open_plans,
+    plan_steps,
+    unfinished_plans,
+)
+from kedge.store.verbs.projects import project_of
+from kedge.store.verbs.reverts import Finish, finish_plan
+from kedge.store.waiting import to_the_end
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+
+_log = logging.getLogger(__name__)
+_BUSY = "another session is writing it"
+_ELSEWHERE = "it was interrupted on another machine"
+_PATIENCE = 600_000
+"""Milliseconds that the machine of an unfinished plan has to come back."""
+
+
+class Recovery:
+    """Carries through what was interrupted."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+
+    async def recover(self) -> None:
+        """Carry through the plans of owners that are gone, on whatever session."""
+        await self._carry_through(await self._engine.store.read(unfinished_plans))
+
+    async def recover_session(self, session_id: str) -> None:
+        """Carry through the plans of one session, if their owners are gone."""
+        plans = await self._engine.store.read(partial(open_plans, session_id))
+        await self._carry_through([plan for plan in plans if plan.state == "planned"])
+
+    async def _carry_through(self, plans: Sequence[StoredPlan]) -> None:
+        for plan in plans:
+            try:
+                await to_the_end(self._resume(plan))
+            except SessionBusy:
+                continue
+            except KedgeError as error:
+                # It is tried again; another plan may be luckier.
+                _log.warning("a revert of %s is still unfinished: %s", plan.session_id, error)
+
+    async def _resume(self, plan: StoredPlan) -> None:
+        engine = self._engine
+        here = plan.data.machine == engine.timeline.machine
+        if not here and engine.clock.now() - plan.time_created < _PATIENCE:
+            return
+        async with resumed(engine, plan.session_id, plan.id) as lease:
+            if lease is not None:
+                steps = await engine.store.scan(partial(plan_steps, plan.id))
+                if here:
+                    await self._go_on(plan, steps, lease)
+                else:
+                    results = all_skipped(steps, _ELSEWHERE)
+                    await self._close(plan, finish_of(plan, steps, results), lease)
+
+    async def _go_on(self, plan: StoredPlan, steps: Sequence[PlanStep], lease: Lease) -> None:
+        timeline = self._engine.timeline
+        async with AsyncExitStack() as stack:
+            paths = [step.path for step in steps]
+            busy = await lock_files(stack, timeline.locks, plan.worktree, paths)
+            failed = {path: Result(path, Outcome.CONFLICT, _BUSY) for path in busy}
+            order: AsyncOrdered | None = None
+            try:
+                if steps:
+                    order = await self._order(stack, plan)
+                    failed |= await clean_up(order, plan, steps)
+                finish = await carry_out(timeline, order, plan, steps, failed)
+            except RootBusy:
+                raise
+            except (*UNPROTECTED, OSError) as error:
+                # Trying again and again would keep the session busy for ever.
+                _log.warning("a revert in %s cannot be finished: %s", plan.worktree, error)
+                finish = finish_of(plan, steps, await _as_found(order, steps, str(error)))
+            # What a files-only revert did is a change by itself: there, what was found counts.
+            if order is None or plan.kind != "files":
+                finish = _all_done(finish)
+            await self._close(plan, finish, lease)
+
+    async def _order(self, stack: AsyncExitStack, plan: StoredPlan) -> AsyncOrdered:
+        engine = self._engine
+        project = await engine.store.read(partial(project_of, plan.worktree))
+        if project is None:
+            raise DirectoryNotFound(plan.worktree)
+        snapshots = await engine.snapshots_of(plan.worktree, project.id)
+        return await stack.enter_async_context(snapshots.ordered())
+
+    async def _close(self, plan: StoredPlan, finish: Finish, lease: Lease) -> None:
+        engine = self._engine
+        reach("before-outcome")
+        write = partial(finish_plan, plan, finish, fence=lease.fence, now=engine.clock.now())
+        await engine.store.write_bulk(write)
+        lease.is_over = True
+        reach("after-outcome")
+
+
+def _all_done(finish: Finish) -> Finish:
+    """With no step ruled out: one that cannot be done now may have been done before the crash.
+
+    An unrevert finds that out by merging, which changes nothing if it never was.
+    """
+    done: dict[int, StepOutcome] = dict.fromkeys(finish.outcomes, "done")
+    return replace(finish, outcomes=done)
+
+
+async def _as_found(
+    order: AsyncOrdered | None, steps: Sequence[PlanStep], reason: str
+) -> dict[bytes, Result]:
+    """What became of steps of which some may have been carried out before the trouble."""
+    results = all_skipped(steps, reason)
+    if order is None:
+        return results
+    try:
+        disk = await order.look([step.path for step in steps])
+    except (SnapshotError, OSError):
+        return results
+    for step in steps:
+        found = disk[step.path]
+        if isinstance(found, Present | Absent) and is_same(found, restored(step.want)):
+            results[step.path] = Result(step.path, Outcome.UNCHANGED)
+    return results

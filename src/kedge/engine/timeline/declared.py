@@ -1,0 +1,279 @@
+"""Declared calls: a tool says what it writes, and what was there before and after is recorded."""
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kedge.domain.errors import FileChanged
+from kedge.engine.timeline.aging import doubted
+from kedge.engine.timeline.formats import declared_data, read_declared, stored
+from kedge.engine.timeline.paths import NamedPaths
+from kedge.engine.timeline.timeline import UNPROTECTED, Timeline, home_of
+from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
+from kedge.store.script import Script, ScriptMaker
+from kedge.store.verbs.changes import (
+    ChangeSource,
+    Home,
+    NewChange,
+    add_changes,
+    get_seen,
+    set_seen,
+)
+from kedge.store.verbs.timeline import Call, begin_call, end_call, next_number
+
+if TYPE_CHECKING:
+    from kedge.engine.session import Session
+
+_log = logging.getLogger(__name__)
+_OUTSIDE = "it is outside of the worktree"
+_FOLDER = "it is a folder, and only files can be declared"
+
+PATIENCE = 30.0
+"""Seconds that a call waits for another one that writes the same file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was at the paths before the call, or after it."""
+
+    asked: int
+    """The newest number of the timeline before anything was looked at."""
+    states: dict[bytes, State]
+    missing_folders: tuple[bytes, ...]
+    """Folders on the way to paths where nothing was before the call."""
+    folders: tuple[bytes, ...] = ()
+    """Those of the paths that are folders."""
+
+
+class DeclaredEffects:
+    """A call that reads and writes what it says, alone at each path that it writes."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        session: "Session",
+        home: Home,
+        *,
+        reads: NamedPaths,
+        writes: NamedPaths,
+    ) -> None:
+        self._timeline = timeline
+        self._session = session
+        self._home = home
+        self._reads = reads
+        self._writes = writes
+        self._locks = AsyncExitStack()
+        self._found: _Found | None = None
+
+    @asynccontextmanager
+    async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
+        """Lock what is to be written, and store what is there now."""
+        async with AsyncExitStack() as failing:
+            failing.push_async_callback(self._locks.aclose)
+            await self._locks.enter_async_context(
+                self._timeline.locks.locked(self._writes.real, patience=PATIENCE)
+            )
+            asked = await self._timeline.head()
+            states = await identified(self._session, self._reads.inside)
+            states |= await _captured(self._session, self._writes.inside)
+            await self._check_unchanged(states)
+            missing = _missing_folders(self._home.worktree, self._written(states))
+            found = _Found(asked, states, missing)
+            yield partial(self._begin, found)
+            self._found = found
+            failing.pop_all()
+
+    def _begin(self, found: _Found) -> Script[None]:
+        if self._writes.inside:
+            number = yield from next_number()
+            data = declared_data(self._written(found.states))
+            call = self._timeline.new_call(self._home, "declared", asked=found.asked, data=data)
+            yield from begin_call(call, number)
+
+    @asynccontextmanager
+    async def ending(self) -> AsyncIterator[ScriptMaker[None] | None]:
+        """Store what is there after the call, and let others write it."""
+        found, self._found = self._found, None
+        async with self._locks:
+            if found is None:
+                yield None
+            else:
+                looked = await self._timeline.head()
+                after = await _captured(self._session, self._writes.inside)
+                missing = _missing_folders(self._home.worktree, self._written(found.states))
+                folders = tuple(self._folders(found))
+                left = _Found(looked, after, missing, folders)
+                yield partial(self._end, found, left)
+
+    def _end(self, found: _Found, left: _Found) -> Script[None]:
+        seen = {path: found.states[path] for path in self._reads.inside} | left.states
+        yield from set_seen(self._home.session_id, known_blobs(seen))
+        if not self._writes.real:
+            return
+        number = yield from next_number()
+        before = self._written(found.states)
+        yield from end_call(
+            self._home.session_id,
+            self._home.part_id,
+            machine=self._timeline.machine,
+            ended=number,
+            data=declared_data(before, left.states, looked=left.asked),
+        )
+        made = [path for path in found.missing_folders if path not in left.missing_folders]
+        changes = [*_folder_changes(made), *declared_changes(before, left.states)]
+        changes += _told(self._writes.outside, _OUTSIDE) + _told(left.folders, _FOLDER)
+        yield from add_changes(self._home, changes, number=number)
+
+    def _folders(self, found: _Found) -> Iterator[bytes]:
+        """Paths where a folder is now, and no file was that could be put back."""
+        for path, state in self._written(found.states).items():
+            if not isinstance(state, Present) and _is_folder(self._home.worktree, path):
+                yield path
+
+    def _written(self, states: Mapping[bytes, State]) -> dict[bytes, State]:
+        return {path: states[path] for path in self._writes.inside}
+
+    async def _check_unchanged(self, states: Mapping[bytes, State]) -> None:
+        """Refuse to write over what the session does not know."""
+        read_now = set(self._reads.inside)
+        paths = [path for path in self._writes.inside if path not in read_now]
+        script = partial(get_seen, self._home.session_id, paths)
+        seen = await self._timeline.store.read(script)
+        for path in paths:
+            state = states[path]
+            if isinstance(state, Uncovered):
+                continue
+            blob = state.blob if isinstance(state, Present) else None
+            if path not in seen and blob is not None:
+                raise FileChanged(os.fsdecode(path), known=False)
+            if path in seen and seen[path] != blob:
+                raise FileChanged(os.fsdecode(path), known=True)
+
+
+async def end_left_over(
+    timeline: Timeline, session: "Session", call: Call, alive_until: int
+) -> ScriptMaker[None]:
+    """What records the end of a call whose process died: how far it came can only be observed."""
+    before = read_declared(call.data).before
+    looked = await timeline.head()
+    after = await _captured(session, before)
+    changes = declared_changes(before, after, "observed")
+    changes = await asyncio.to_thread(doubted, changes, call.worktree, alive_until)
+
+    def end() -> Script[None]:
+        number = yield from next_number()
+        data = declared_data(before, after, looked=looked)
+        yield from end_call(
+            call.session_id, call.part_id, machine=timeline.machine, ended=number, data=data
+        )
+        yield from add_changes(home_of(call), changes, number=number)
+
+    return end
+
+
+def known_blobs(states: Mapping[bytes, State]) -> list[tuple[bytes, str | None]]:
+    """What is known to be at paths, to be remembered as seen; no blob stands for nothing there."""
+    return [
+        (path, state.blob if isinstance(state, Present) else None)
+        for path, state in states.items()
+        if not isinstance(state, Uncovered)
+    ]
+
+
+async def identified(session: "Session", paths: Collection[bytes]) -> dict[bytes, State]:
+    """What the tool reads; of that nothing is kept, be it a secret or large."""
+
+    async def identify() -> dict[bytes, State]:
+        return await (await session.snapshots()).identify(paths)
+
+    return await _looked_at(identify, paths)
+
+
+async def _captured(session: "Session", paths: Collection[bytes]) -> dict[bytes, State]:
+    """What is at paths that the tool writes, kept for the session."""
+
+    async def capture() -> dict[bytes, State]:
+        return await (await session.snapshots()).capture(paths, session=session.id)
+
+    return await _looked_at(capture, paths)
+
+
+async def _looked_at(
+    look: Callable[[], Awaitable[dict[bytes, State]]], paths: Collection[bytes]
+) -> dict[bytes, State]:
+    try:
+        return await look() if paths else {}
+    except (*UNPROTECTED, OSError) as error:
+        # The tool works all the same; the receipt of a revert will say what is not covered.
+        _log.warning("files that a tool names cannot be looked at: %s", error)
+        return dict.fromkeys(paths, Uncovered(Reason.UNREADABLE))
+
+
+def declared_changes(
+    before: Mapping[bytes, State], after: Mapping[bytes, State], source: ChangeSource = "declared"
+) -> list[NewChange]:
+    """What became of paths between two looks at them."""
+    changes = []
+    for path, old in before.items():
+        new = after[path]
+        if isinstance(old, Uncovered) or isinstance(new, Uncovered):
+            side = old if isinstance(old, Uncovered) else new
+            assert isinstance(side, Uncovered)
+            changes.append(
+                NewChange(
+                    path=path, before=None, after=None, source="uncovered", reason=side.reason
+                )
+            )
+        elif old != new:
+            changes.append(
+                NewChange(path=path, before=stored(old), after=stored(new), source=source)
+            )
+    return changes
+
+
+def _missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes, ...]:
+    """Folders on the way to paths where nothing is, that do not exist either; those above first."""
+    missing: dict[bytes, None] = {}
+    for path, state in states.items():
+        folders = path.split(b"/")[:-1] if isinstance(state, Absent) else []
+        for depth in range(1, len(folders) + 1):
+            folder = b"/".join(folders[:depth])
+            if folder not in missing and not _is_folder(worktree, folder):
+                missing[folder] = None
+    return tuple(missing)
+
+
+def _folder_changes(made: Iterable[bytes]) -> list[NewChange]:
+    return [
+        NewChange(path=path, before=None, after=("", stat.S_IFDIR), source="folder")
+        for path in made
+    ]
+
+
+def _told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
+    """What kedge does not look at; what is outside has its whole path."""
+    return [
+        NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
+        for path in paths
+    ]
+
+
+def _is_folder(worktree: str, path: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(os.path.join(os.fsencode(worktree), path)).st_mode)
+    except OSError:
+        return False

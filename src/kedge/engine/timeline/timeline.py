@@ -1,0 +1,122 @@
+"""The timeline of an engine: takes snapshots in their order, and knows who is at work where."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kedge.domain.errors import DirectoryNotFound, SnapshotError
+from kedge.domain.roots import are_related
+from kedge.engine.owners import machine
+from kedge.engine.timeline.formats import snapshot_text
+from kedge.snapshot.files.locking import FileLocks
+from kedge.snapshot.values import Snapshot
+from kedge.store.script import Script
+from kedge.store.verbs.changes import Home
+from kedge.store.verbs.timeline import (
+    Call,
+    CallKind,
+    NewCall,
+    Sample,
+    add_sample,
+    calls_of_machine,
+    samples_since,
+    timeline_head,
+)
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+
+_log = logging.getLogger(__name__)
+
+UNPROTECTED = (SnapshotError, DirectoryNotFound)
+"""What is raised where no snapshot can be taken, or nothing looked at; turns go on without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A snapshot, or the reason why there is none; its number is given when it is recorded."""
+
+    asked: int
+    """The newest number of the timeline before anything was looked at."""
+    snapshot: Snapshot | None
+    reason: str = ""
+
+    @property
+    def id(self) -> str | None:
+        """The tree's id, as parts name it."""
+        return None if self.snapshot is None else self.snapshot.id
+
+
+def home_of(call: Call) -> Home:
+    """The part that a recorded call belongs to."""
+    return Home(
+        session_id=call.session_id,
+        message_id=call.message_id,
+        part_id=call.part_id,
+        worktree=call.worktree,
+    )
+
+
+class Timeline:
+    """What calls of an engine's sessions need to find out whose a change is."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self.store = engine.store
+        self.machine = machine()
+        self.locks = FileLocks(engine.data)
+
+    @asynccontextmanager
+    async def sampled(self, session: "Session") -> AsyncIterator[Taken]:
+        """A snapshot of a session's worktree, the newest one there is while the block lasts.
+
+        What is recorded of it in the block comes in the order in which snapshots were taken. A
+        snapshot that cannot be taken is absent, and nothing waits for it.
+        """
+        async with AsyncExitStack() as stack:
+            asked, snapshot, reason = 0, None, ""
+            try:
+                snapshots = await session.snapshots()
+                order = await stack.enter_async_context(snapshots.ordered())
+                asked = await self.store.read(timeline_head)
+                snapshot = await order.track(session=session.id)
+            except UNPROTECTED as error:
+                asked, reason = await self.store.read(timeline_head), str(error)
+                _log.info("no snapshot of %s: %s", session.worktree, reason)
+            yield Taken(asked, snapshot, reason)
+
+    async def head(self) -> int:
+        """The newest number of the timeline."""
+        return await self.store.read(timeline_head)
+
+    async def samples(self, worktree: str, since: int) -> list[Sample]:
+        """The snapshots of a worktree that were recorded from a number on."""
+        return await self.store.scan(partial(samples_since, self.machine, worktree, since))
+
+    async def calls_around(self, worktree: str) -> list[Call]:
+        """The calls at work, now or lately, in roots that hold this one or lie in it."""
+        calls = await self.store.scan(partial(calls_of_machine, self.machine))
+        return [call for call in calls if are_related(call.worktree, worktree)]
+
+    def new_call(self, home: Home, kind: CallKind, *, asked: int, data: str = "[]") -> NewCall:
+        """A call that is about to begin here."""
+        return NewCall(
+            session_id=home.session_id,
+            part_id=home.part_id,
+            message_id=home.message_id,
+            worktree=home.worktree,
+            machine=self.machine,
+            kind=kind,
+            asked=asked,
+            data=data,
+        )
+
+    def record_sample(self, session: "Session", taken: Taken, number: int) -> Script[None]:
+        """Remember a snapshot for the calls that are at work."""
+        if taken.snapshot is not None:
+            sample = Sample(number=number, asked=taken.asked, data=snapshot_text(taken.snapshot))
+            yield from add_sample(self.machine, session.worktree, sample)

@@ -1,0 +1,250 @@
+"""Calls of unknown effect: what changed while one ran is its own, if nobody else was at work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kedge.domain.roots import path_in
+from kedge.engine.timeline.aging import doubted
+from kedge.engine.timeline.attributing import (
+    NOW,
+    Declared,
+    Ownership,
+    Point,
+    Running,
+    Stretch,
+    ownership,
+    stretches,
+)
+from kedge.engine.timeline.formats import (
+    DeclaredStates,
+    read_declared,
+    read_snapshot,
+    stored,
+)
+from kedge.engine.timeline.timeline import Taken, Timeline, home_of
+from kedge.snapshot.asynchronous import AsyncSnapshots
+from kedge.snapshot.values import Snapshot, State
+from kedge.store.script import Script, ScriptMaker
+from kedge.store.verbs.changes import Home, NewChange, add_changes, set_seen
+from kedge.store.verbs.timeline import (
+    Call,
+    begin_call,
+    end_call,
+    next_number,
+    open_up,
+)
+
+if TYPE_CHECKING:
+    from kedge.engine.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """A snapshot with its place in the timeline."""
+
+    asked: int
+    number: int
+    snapshot: Snapshot
+
+
+class UnknownEffects:
+    """A call of unknown effect, from its opening snapshot to its closing one."""
+
+    def __init__(self, timeline: Timeline, session: "Session", home: Home) -> None:
+        self._timeline = timeline
+        self._session = session
+        self._home = home
+        self._began: int | None = None
+        """The number it began at, while it runs."""
+        self._number = 0
+        self._unseen = ""
+        """Why there is no opening snapshot, if there is none."""
+
+    @classmethod
+    def of_call(cls, timeline: Timeline, session: "Session", call: Call) -> "UnknownEffects":
+        """A call that another process left running when it died."""
+        effects = cls(timeline, session, home_of(call))
+        effects._began = call.began
+        return effects
+
+    @asynccontextmanager
+    async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
+        """Take the opening snapshot, and be at work from then on."""
+        asked = await self._timeline.head()
+        # Before anything is looked at: whoever ends meanwhile is not forgotten from here on.
+        await self._timeline.store.write(partial(self._announce, asked))
+        async with self._timeline.sampled(self._session) as taken:
+            self._unseen = taken.reason
+            yield partial(self._begin, taken)
+        self._began = self._number
+
+    def _announce(self, asked: int) -> Script[None]:
+        call = self._timeline.new_call(self._home, "opening", asked=asked)
+        yield from begin_call(call, (yield from next_number()))
+
+    def _begin(self, taken: Taken) -> Script[None]:
+        number = yield from next_number()
+        home = self._home
+        yield from open_up(home.session_id, home.part_id, asked=taken.asked, number=number)
+        yield from self._timeline.record_sample(self._session, taken, number)
+        self._number = number
+
+    @asynccontextmanager
+    async def ending(self) -> AsyncIterator[ScriptMaker[None] | None]:
+        """Take the closing snapshot, and find out what the call did."""
+        if self._began is None:
+            yield None
+            return
+        async with self._timeline.sampled(self._session) as taken:
+            yield await self.end_with(taken)
+
+    async def end_with(self, taken: Taken, alive_until: int | None = None) -> ScriptMaker[None]:
+        """What records the end, with a closing snapshot that is there already.
+
+        `alive_until` is when the process was last known to live, if it is dead.
+        """
+        assert self._began is not None
+        changes = await self._changes(taken, self._began)
+        if alive_until is not None:
+            changes = await asyncio.to_thread(doubted, changes, self._home.worktree, alive_until)
+        self._began = None
+        return partial(self._end, taken, changes)
+
+    def _end(self, taken: Taken, changes: Sequence[NewChange]) -> Script[None]:
+        number = yield from next_number()
+        yield from end_call(
+            self._home.session_id,
+            self._home.part_id,
+            machine=self._timeline.machine,
+            ended=taken.asked,
+            data="[]",
+        )
+        yield from self._timeline.record_sample(self._session, taken, number)
+        reason = self._unseen or taken.reason or None
+        ran = NewChange(path=b"", before=None, after=None, source="call", reason=reason)
+        yield from add_changes(self._home, [ran, *changes], number=number)
+        # What its own commands wrote, a session need not read again; what is shared may be
+        # another's.
+        seen = [
+            (each.path, each.after[0] if each.after else None)
+            for each in changes
+            if each.source == "observed"
+        ]
+        yield from set_seen(self._home.session_id, seen)
+
+    async def _changes(self, taken: Taken, began: int) -> list[NewChange]:
+        """What the call did, as far as it can be told."""
+        sightings = [
+            _Sighting(sample.asked, sample.number, read_snapshot(sample.data))
+            for sample in await self._timeline.samples(self._home.worktree, began)
+        ]
+        if taken.snapshot is not None:
+            sightings.append(_Sighting(taken.asked, NOW, taken.snapshot))
+        if len(sightings) < 2:
+            return []
+        # Read after the snapshot: whatever that shows of a declared call, the call is known.
+        calls = await self._timeline.calls_around(self._home.worktree)
+        declared = _declared(calls, self._home.worktree)
+        snapshots = await self._session.snapshots()
+        seen = await _points(snapshots, sightings, declared)
+        running = [_running(call, self._home.worktree) for call in calls if call.kind == "unknown"]
+        me = Running(self._home.session_id, self._home.part_id, began, None)
+        found = [
+            (path, stretch, ownership(stretch, running, me))
+            for path, points in seen.items()
+            for stretch in stretches(points, declared.get(path, ()))
+        ]
+        mine = [each for each in found if each[2] is not Ownership.NOT_MINE]
+        mine.sort(key=lambda each: (each[1].last.end, each[0]))
+        unknown = await _uncovered(snapshots, sightings) if _is_alone(running, me) else []
+        return [*(_change(*each) for each in mine), *unknown]
+
+
+def _is_alone(calls: Sequence[Running], me: Running) -> bool:
+    return all(call.session_id == me.session_id for call in calls)
+
+
+async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) -> list[NewChange]:
+    """What cannot be told, so that a receipt can say so."""
+    first, last = sightings[0].snapshot, sightings[-1].snapshot
+    found = await snapshots.uncovered_changes(first, last) if first.notes != last.notes else {}
+    return [
+        NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
+        for path, reason in sorted(found.items())
+    ]
+
+
+async def _points(
+    snapshots: AsyncSnapshots,
+    sightings: Sequence[_Sighting],
+    declared: Mapping[bytes, Sequence[Declared]],
+) -> dict[bytes, list[Point]]:
+    """What is known of every path that changed or was declared."""
+    states: dict[bytes, dict[int, State]] = {path: {} for path in declared}
+    for index in range(1, len(sightings)):
+        one, other = sightings[index - 1].snapshot, sightings[index].snapshot
+        if one.id != other.id or one.notes != other.notes:
+            for change in await snapshots.changes(one, other):
+                known = states.setdefault(change.path, {})
+                known[index - 1], known[index] = change.before, change.after
+    for path, known in states.items():
+        if not known:
+            # It is the same in all of them.
+            known[0] = await snapshots.state(sightings[0].snapshot, path)
+    return {path: _filled(known, sightings) for path, known in states.items()}
+
+
+def _filled(known: Mapping[int, State], sightings: Sequence[_Sighting]) -> list[Point]:
+    """A path's state in every snapshot, from those in which it was not as in the one before."""
+    state = known[min(known)]
+    points = []
+    for index, sighting in enumerate(sightings):
+        state = known.get(index, state)
+        points.append(Point.seen(sighting.asked, sighting.number, state))
+    return points
+
+
+def _declared(calls: Sequence[Call], worktree: str) -> dict[bytes, list[Declared]]:
+    """What declared calls were writing, by path in this worktree."""
+    found: dict[bytes, list[Declared]] = {}
+    for call in sorted(calls, key=lambda call: call.asked):
+        if call.kind != "declared":
+            continue
+        states = read_declared(call.data)
+        for path, before in states.before.items():
+            inside = path_in(worktree, call.worktree, path)
+            if inside is not None:
+                left = _left(call, states, path)
+                span = Declared(found=Point.declared(call.asked, call.began, before), left=left)
+                found.setdefault(inside, []).append(span)
+    return found
+
+
+def _left(call: Call, states: DeclaredStates, path: bytes) -> Point | None:
+    if call.ended is None or states.looked is None:
+        return None
+    return Point.declared(states.looked, call.ended, states.after[path])
+
+
+def _running(call: Call, worktree: str) -> Running:
+    # In another root it does not wait for our snapshots: what ended with the number that one of
+    # them asked for may have ended later.
+    late = 0 if call.worktree == worktree else 1
+    ended = None if call.ended is None else call.ended + late
+    return Running(call.session_id, call.part_id, call.began, ended)
+
+
+def _change(path: bytes, stretch: Stretch, owner: Ownership) -> NewChange:
+    # The number that the last point was given, or that its call was given later.
+    number = stretch.last.end // 2
+    return NewChange(
+        path=path,
+        before=stored(stretch.first.state),
+        after=stored(stretch.last.state),
+        source="observed" if owner is Ownership.MINE else "shared",
+        timeline=None if number == NOW else number,
+    )

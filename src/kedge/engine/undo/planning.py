@@ -1,0 +1,119 @@
+"""The planner: from what is to be undone and what is on disk to steps and what to say of them.
+
+Pure: it reads no file and writes none. One planner does it all: a revert undoes changes of a
+session, an unrevert what a revert wrote, and moving the boundary both.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kedge.domain.errors import InvariantBroken
+from kedge.domain.receipts import ReceiptOutcome
+from kedge.engine.undo.merging import Contents
+from kedge.engine.undo.placing import folders_to_remove, placed
+from kedge.engine.undo.segments import PathHistory
+from kedge.engine.undo.wishes import EntrySource, Wish, merged, overwritten
+from kedge.snapshot.files.steps import Step
+from kedge.snapshot.values import Present
+
+
+class Strategy(StrEnum):
+    """What to do with paths that others changed too."""
+
+    MERGE = "merge"
+    """Keep what others changed; leave alone what cannot be told apart."""
+    OVERWRITE = "overwrite"
+    """Put every path back, whatever others changed in it."""
+    ABORT = "abort"
+    """As `MERGE`, but do nothing at all if there is a conflict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is to become of one path; see `ReceiptEntry`."""
+
+    path: bytes
+    outcome: ReceiptOutcome
+    reason: str | None
+    source: EntrySource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done, and what can be said of it before it is."""
+
+    steps: tuple[Step, ...]
+    """Deletions, then writes; to be carried out in this order."""
+    contents: dict[str, bytes]
+    """Blobs that merging made; to be stored before anything is written."""
+    folders: tuple[bytes, ...]
+    """Folders to remove after the deletions if nothing is in them, the deepest first."""
+    entries: tuple[Entry, ...]
+    """One per path, sorted by path."""
+
+
+def plan(
+    histories: Sequence[PathHistory],
+    read: Callable[[str], bytes],
+    *,
+    strategy: Strategy = Strategy.MERGE,
+    made_folders: Iterable[bytes] = (),
+) -> Plan:
+    """How to undo what the histories say; `read` answers the bytes of a blob."""
+    _check_paths(histories)
+    contents = Contents(read)
+    wishes = placed(
+        [
+            overwritten(history) if strategy is Strategy.OVERWRITE else merged(history, contents)
+            for history in sorted(histories, key=lambda each: each.path)
+        ]
+    )
+    folders = folders_to_remove(wishes, made_folders)
+    if strategy is Strategy.ABORT and any(_is_conflict(wish) for wish in wishes):
+        wishes, folders = [_aborted(wish) for wish in wishes], ()
+    steps = _steps(wishes)
+    return Plan(
+        steps=steps,
+        contents=_made_for(steps, contents),
+        folders=folders,
+        entries=tuple(
+            Entry(path=wish.path, outcome=wish.outcome, reason=wish.reason, source=wish.source)
+            for wish in wishes
+        ),
+    )
+
+
+def _check_paths(histories: Sequence[PathHistory]) -> None:
+    for path, count in Counter(history.path for history in histories).items():
+        if count > 1:
+            raise InvariantBroken(f"a path with {count} histories in one plan: {path!r}")
+
+
+def _is_conflict(wish: Wish) -> bool:
+    return wish.outcome is ReceiptOutcome.CONFLICT
+
+
+def _aborted(wish: Wish) -> Wish:
+    if not wish.deletes and not wish.writes:
+        return wish
+    return wish.given_up(ReceiptOutcome.SKIPPED, "nothing was done, because other files conflict")
+
+
+def _steps(wishes: Sequence[Wish]) -> tuple[Step, ...]:
+    # A file must be gone before a folder takes its place, and the reverse.
+    ordered = [
+        *(wish for wish in wishes if wish.deletes),
+        *(wish for wish in wishes if wish.writes),
+    ]
+    return tuple(
+        Step(number=number, path=wish.path, expect=wish.now, want=wish.want)
+        for number, wish in enumerate(ordered)
+    )
+
+
+def _made_for(steps: Iterable[Step], contents: Contents) -> dict[str, bytes]:
+    """The merged contents that are to be written; what was only on the way to them is not kept."""
+    wanted = [step.want.blob for step in steps if isinstance(step.want, Present)]
+    return {blob: contents.made[blob] for blob in wanted if blob in contents.made}

@@ -1,0 +1,143 @@
+"""What should become of one path, looked at alone; whether others leave it room is `placing`'s."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeAlias
+
+from kedge.domain.errors import SnapshotError
+from kedge.domain.receipts import ReceiptOutcome
+from kedge.engine.undo.merging import Conflict, Contents, without
+from kedge.engine.undo.segments import Known, PathHistory, Source, composed
+from kedge.snapshot.disk import Blocked, Disk, Folder, Obstacle
+from kedge.snapshot.files.looking import is_same
+from kedge.snapshot.values import Absent, Present
+
+EntrySource: TypeAlias = Literal["declared", "observed"]
+
+_SHARED = "calls of several sessions changed it at the same time"
+_LOST = "what others changed in it since went with it"
+_SHARED_STAYS = "what calls of several sessions changed at the same time stays"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What should become of a path, and what to say of it."""
+
+    path: bytes
+    disk: Disk
+    want: Known
+    """What `now` is, unless the outcome is a change."""
+    outcome: ReceiptOutcome
+    reason: str | None
+    source: EntrySource
+
+    @property
+    def now(self) -> Known:
+        """The file or symlink at the path; where a folder is, or can not even be, there is none."""
+        return self.disk if isinstance(self.disk, Present) else Absent()
+
+    @property
+    def deletes(self) -> bool:
+        return self.outcome is ReceiptOutcome.DELETED
+
+    @property
+    def writes(self) -> bool:
+        return self.outcome in (
+            ReceiptOutcome.RESTORED,
+            ReceiptOutcome.MERGED,
+            ReceiptOutcome.RECREATED,
+        )
+
+    def given_up(self, outcome: ReceiptOutcome, reason: str) -> Self:
+        """The same path, left as it is."""
+        return replace(self, want=self.now, outcome=outcome, reason=reason)
+
+
+def merged(history: PathHistory, contents: Contents) -> Wish:
+    """Undo the own segments of a path, newest first, and keep what others changed."""
+    wish = _untouched(history)
+    segments = composed(history.segments)
+    if not segments:
+        return wish
+    if isinstance(history.disk, Obstacle):
+        return _obstructed(wish, history.disk)
+    want = wish.now
+    try:
+        for segment in reversed(segments):
+            want = without(segment, want, contents)
+        if isinstance(want, Absent) and isinstance(wish.now, Present):
+            _check_deletion(history, wish.now)
+    except Conflict as conflict:
+        reason = _in_the_way(history.disk) or str(conflict)
+        return wish.given_up(ReceiptOutcome.CONFLICT, reason)
+    except SnapshotError as error:
+        # What is lost or damaged costs this path alone.
+        return wish.given_up(ReceiptOutcome.SKIPPED, str(error))
+    return _granted(wish, want, history.own[0].before)
+
+
+def overwritten(history: PathHistory) -> Wish:
+    """Put a path back to what it was before the first own segment, whatever others did since."""
+    wish = _untouched(history)
+    if not history.own:
+        return wish
+    if isinstance(history.disk, Obstacle):
+        return _obstructed(wish, history.disk)
+    first = history.own[0].before
+    granted = _granted(wish, first, first)
+    if granted.outcome is wish.outcome or is_same(wish.now, history.own[-1].after):
+        return granted
+    return replace(granted, reason=_LOST)
+
+
+def _untouched(history: PathHistory) -> Wish:
+    """The path left as it is, as is right if there is nothing to undo."""
+    own = history.own
+    is_observed = not own or any(each.source is Source.OBSERVED for each in own)
+    stays = _SHARED_STAYS if len(own) < len(history.segments) else None
+    return Wish(
+        path=history.path,
+        disk=history.disk,
+        want=history.disk if isinstance(history.disk, Present) else Absent(),
+        outcome=ReceiptOutcome.UNCHANGED if own else ReceiptOutcome.SHARED,
+        reason=stays if own else _SHARED,
+        source="observed" if is_observed else "declared",
+    )
+
+
+def _obstructed(wish: Wish, obstacle: Obstacle) -> Wish:
+    return wish.given_up(ReceiptOutcome(obstacle.outcome.value), obstacle.reason)
+
+
+def _granted(wish: Wish, want: Known, first: Known) -> Wish:
+    if is_same(wish.now, want):
+        return wish
+    if isinstance(want, Absent):
+        outcome = ReceiptOutcome.DELETED
+    elif isinstance(wish.now, Absent):
+        outcome = ReceiptOutcome.RECREATED
+    elif is_same(want, first):
+        outcome = ReceiptOutcome.RESTORED
+    else:
+        outcome = ReceiptOutcome.MERGED
+    return replace(wish, want=want, outcome=outcome)
+
+
+def _check_deletion(history: PathHistory, now: Present) -> None:
+    """Only what the session made, and nobody touched since, may be deleted."""
+    if isinstance(history.own[0].before, Present):
+        raise Conflict("somebody else deleted it in between")
+    if history.touched_by_others:
+        raise Conflict("another session changed it later")
+    if not is_same(now, history.own[-1].after):
+        raise Conflict("it was changed since")
+
+
+def _in_the_way(disk: Disk) -> str | None:
+    """Why there is no file at the path, if there cannot be one."""
+    match disk:
+        case Folder():
+            return "there is a folder now"
+        case Blocked():
+            return "a file or a symlink is where its folder was"
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Configuration: OpenCode's files and kedge's own, merged, trusted no more than they deserve."""

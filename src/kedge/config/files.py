@@ -1,0 +1,184 @@
+"""Finds the files of a directory's configuration, and reads of each what counts."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from kedge.config.checking import Mistake, check, check_models
+from kedge.config.jsonc import KeyPath
+from kedge.config.limiting import Limited, limited
+from kedge.config.merging import merge, normal
+from kedge.config.reading import lies_below
+from kedge.config.sources import Candidate, Source, open_source
+from kedge.config.substituting import Substitution
+
+Json = dict[str, Any]
+TrustCheck: TypeAlias = Callable[[str, str], bool]
+"""Whether the file at a path is trusted with a digest of its content."""
+
+_OF_THE_USER = (
+    *("opencode/config.json", "opencode/opencode.json", "opencode/opencode.jsonc"),
+    *("kedge/kedge.json", "kedge/kedge.jsonc"),
+)
+_OF_A_FOLDER = (
+    *("opencode.json", "opencode.jsonc"),
+    *(".opencode/opencode.json", ".opencode/opencode.jsonc"),
+    *("kedge.json", "kedge.jsonc"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedFile:
+    """One file, as far as it counts."""
+
+    path: str
+    root: str | None
+    """The worktree, for a file of a project; None for the user's own."""
+    digest: str
+    trusted: bool
+    value: Json
+    """In normal form."""
+    written: Json
+    """As it stands in the file."""
+    reach: str | None = None
+    """The folder that a project's file is about: untrusted, it may read nothing else."""
+    strays: bool = False
+    """It is a link out of its project, and was not read."""
+    ignored: tuple[KeyPath, ...] = ()
+    """Keys that count only when the file is trusted."""
+    allowing: tuple[KeyPath, ...] = ()
+    """Rules that allow something only when the file is trusted."""
+    asking: tuple[KeyPath, ...] = ()
+    """Rules that ask in the place of a denial only when the file is trusted."""
+    odd: tuple[KeyPath, ...] = ()
+    """Keys that have a word that kedge does not know."""
+    permission: Json | None = None
+    """The permissions of an untrusted file, which its value lacks."""
+    agents: Mapping[str, Json] | None = None
+    """Those of its agents."""
+
+
+def load_files(
+    directory: str | os.PathLike[str],
+    worktree: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str],
+    is_trusted: TrustCheck,
+) -> list[LoadedFile]:
+    """The files that there are, in the order in which they count: the last wins."""
+    places = candidates(os.path.realpath(directory), os.path.realpath(worktree), environ)
+    first = [file for place in places if (file := _loaded(place, environ, is_trusted)) is not None]
+    trusted = merged(file for file in first if file.trusted)
+    return [file if file.trusted else _limited(file, trusted) for file in first]
+
+
+def merged(files: Iterable[LoadedFile]) -> Json:
+    """What files say together."""
+    made: Json = {}
+    for file in files:
+        made = merge(made, file.value)
+    return made
+
+
+def home_of(environ: Mapping[str, str]) -> str:
+    """The user's home directory."""
+    return environ.get("HOME") or os.path.expanduser("~")
+
+
+def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[Candidate]:
+    """Where files may be, in the order in which they count."""
+    named = environ.get("XDG_CONFIG_HOME", "")
+    folder = named if os.path.isabs(named) else os.path.join(home_of(environ), ".config")
+    own = [os.path.join(folder, name) for name in _OF_THE_USER]
+    yield from (Candidate(path, None) for path in own)
+    folders = _folders(directory, worktree)
+    for place in folders:
+        for name in _OF_A_FOLDER:
+            path = os.path.join(place, name)
+            # Who works on their own configuration has it in both places.
+            if path not in own:
+                yield Candidate(path, folders[0], place)
+
+
+def _folders(directory: str, worktree: str) -> list[str]:
+    """The worktree, and every folder from there down to the directory."""
+    folders = [directory]
+    while folders[-1] != worktree and folders[-1] != os.path.dirname(folders[-1]):
+        folders.append(os.path.dirname(folders[-1]))
+    # A directory outside of the worktree has nothing to do with what lies above it.
+    return folders[::-1] if folders[-1] == worktree else [directory]
+
+
+def _loaded(
+    place: Candidate, environ: Mapping[str, str], is_trusted: TrustCheck
+) -> LoadedFile | None:
+    if place.root is not None and not lies_below(place.path, place.root):
+        if not os.path.lexists(place.path):
+            return None
+        return LoadedFile(
+            path=place.path,
+            root=place.root,
+            reach=place.reach,
+            digest="",
+            trusted=False,
+            value={},
+            written={},
+            strays=True,
+        )
+    source = open_source(place, home_of(environ))
+    return None if source is None else _looked_at(source, environ, is_trusted)
+
+
+def _looked_at(source: Source, environ: Mapping[str, str], is_trusted: TrustCheck) -> LoadedFile:
+    try:
+        odd = check(source.value)
+    except Mistake as mistake:
+        raise source.invalid(mistake.path, mistake.why) from mistake
+    digest = source.digest()
+    trusted = source.root is None or is_trusted(source.path, digest)
+    substitution = Substitution(source, environ, trusted=trusted)
+    value = substitution.replaced(source.value)
+    if left_out := {*substitution.ignored, *odd}:
+        value = _without(value, left_out)
+    try:
+        check_models(value)
+    except Mistake as mistake:
+        raise source.invalid(mistake.path, mistake.why) from mistake
+    return LoadedFile(
+        path=source.path,
+        root=source.root,
+        reach=source.reach,
+        digest=digest,
+        trusted=trusted,
+        value=normal(value),
+        written=source.value,
+        ignored=tuple(substitution.ignored),
+        odd=tuple(odd),
+    )
+
+
+def _limited(file: LoadedFile, trusted: Json) -> LoadedFile:
+    assert file.reach is not None
+    left: Limited = limited(file.value, trusted, file.reach)
+    return replace(
+        file,
+        value=left.kept,
+        ignored=(*file.ignored, *left.ignored),
+        allowing=tuple(left.allowing),
+        asking=tuple(left.asking),
+        odd=(*file.odd, *left.odd),
+        permission=left.permission,
+        agents=left.agents,
+    )
+
+
+def _without(value: Any, paths: set[KeyPath], path: KeyPath = ()) -> Any:  # noqa: ANN401 - any JSON
+    """A copy that lacks some keys."""
+    if isinstance(value, dict):
+        items = [(key, (*path, key), item) for key, item in value.items()]
+        return {key: _without(item, paths, at) for key, at, item in items if at not in paths}
+    if isinstance(value, list):
+        places = [((*path, n), item) for n, item in enumerate(value)]
+        return [_without(item, paths, at) for at, item in places if at not in paths]
+    return value

@@ -1,0 +1,1 @@
+"""Models: what an agent asks, and what it hears back, whoever the provider is."""

@@ -1,0 +1,207 @@
+"""A streamed answer of pydantic-ai as kedge's events: what began also ends, in order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from pydantic_ai.messages import (
+    ModelResponsePart,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+)
+
+from kedge.domain.text import mend_escapes, mend_text, nested_deeper_than, utf8
+from kedge.model.port import (
+    ModelEvent,
+    ReasoningDelta,
+    ReasoningEnded,
+    ReasoningStarted,
+    TextDelta,
+    TextEnded,
+    TextStarted,
+    ToolCalled,
+    ToolStarted,
+)
+
+# No tool of ours takes anything near as deep, and every reader must be able to walk it.
+DEPTH_LIMIT = 64
+
+
+@dataclass(kw_only=True)
+class _Spoken:
+    """Text or a thought that is being streamed."""
+
+    indices: set[int]
+    thought: ThinkingPart | None = None
+    """As far as it is known, with what its provider wants to have back."""
+
+
+@dataclass(kw_only=True)
+class _Call:
+    """A tool call whose arguments are being streamed."""
+
+    call_id: str
+    part: ToolCallPart[Any]
+    over: bool = False
+
+
+class Listener:
+    """Turns the events of one answer into kedge's."""
+
+    def __init__(self) -> None:
+        self._spoken: _Spoken | None = None
+        self._calls: dict[int, _Call] = {}
+        self._ids: set[str] = set()
+
+    @property
+    def called(self) -> bool:
+        """Whether the model called any tool."""
+        return bool(self._calls)
+
+    def hear(self, event: ModelResponseStreamEvent) -> Iterator[ModelEvent]:
+        """What one event comes to."""
+        if isinstance(event, PartStartEvent):
+            yield from self._start(event.index, event.part)
+        elif isinstance(event, PartDeltaEvent):
+            yield from self._more(event)
+        elif isinstance(event, PartEndEvent) and event.index in self._calls:
+            yield from self._complete(self._calls[event.index], final=False)
+
+    def end(self) -> Iterator[ModelEvent]:
+        """What is still open, when nothing more comes."""
+        yield from self._close()
+        for call in self._calls.values():
+            yield from self._complete(call, final=True)
+
+    def _start(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
+        if isinstance(part, TextPart):
+            yield from self._text(index, part.content)
+        elif isinstance(part, ThinkingPart):
+            yield from self._begin_thought(index, part)
+        elif isinstance(part, ToolCallPart) and index in self._calls:
+            # Said anew, with more of it known.
+            self._calls[index].part = part
+        elif isinstance(part, ToolCallPart):
+            yield from self._close()
+            call = _Call(call_id=self._unique(part.tool_call_id), part=part)
+            self._calls[index] = call
+            yield ToolStarted(call_id=call.call_id, name=mend_text(part.tool_name))
+
+    def _more(self, event: PartDeltaEvent) -> Iterator[ModelEvent]:
+        delta = event.delta
+        if isinstance(delta, TextPartDelta):
+            yield from self._text(event.index, delta.content_delta)
+        elif isinstance(delta, ThinkingPartDelta):
+            yield from self._think(event.index, delta)
+        elif isinstance(delta, ToolCallPartDelta) and event.index in self._calls:
+            call = self._calls[event.index]
+            part = delta.apply(call.part)
+            if isinstance(part, ToolCallPart):
+                call.part = part
+
+    def _text(self, index: int, text: str) -> Iterator[ModelEvent]:
+        # Providers send empty pieces, and notes on text that is over.
+        if not text:
+            return
+        if self._spoken is None or index not in self._spoken.indices:
+            yield from self._close()
+            self._spoken = _Spoken(indices={index})
+            yield TextStarted()
+        yield TextDelta(text=mend_text(text))
+
+    def _begin_thought(self, index: int, part: ThinkingPart) -> Iterator[ModelEvent]:
+        spoken = self._spoken
+        if spoken is not None and spoken.thought is not None and _same(spoken.thought, part):
+            # One thought in several paragraphs, which only together are signed.
+            spoken.indices.add(index)
+            yield ReasoningDelta(text="\n\n")
+        else:
+            yield from self._close()
+            self._spoken = _Spoken(indices={index}, thought=part)
+            yield ReasoningStarted()
+        if part.content:
+            yield ReasoningDelta(text=mend_text(part.content))
+
+    def _think(self, index: int, delta: ThinkingPartDelta) -> Iterator[ModelEvent]:
+        spoken = self._spoken
+        if spoken is None or spoken.thought is None or index not in spoken.indices:
+            if delta.content_delta:
+                yield from self._begin_thought(index, ThinkingPart(delta.content_delta))
+            return
+        spoken.thought = delta.apply(spoken.thought)
+        if delta.content_delta:
+            yield ReasoningDelta(text=mend_text(delta.content_delta))
+
+    def _close(self) -> Iterator[ModelEvent]:
+        spoken, self._spoken = self._spoken, None
+        if spoken is None:
+            return
+        if spoken.thought is None:
+            yield TextEnded()
+        else:
+            yield ReasoningEnded(metadata=_metadata_of(spoken.thought))
+
+    def _complete(self, call: _Call, *, final: bool) -> Iterator[ModelEvent]:
+        if call.over:
+            return
+        raw = _raw(call.part)
+        arguments = _arguments(raw)
+        # Calls may come interleaved: what is no object yet may still become one.
+        if arguments is None and not final:
+            return
+        call.over = True
+        yield ToolCalled(
+            call_id=call.call_id,
+            name=mend_text(call.part.tool_name),
+            input=arguments,
+            raw=raw,
+            metadata=_metadata_of(call.part),
+        )
+
+    def _unique(self, call_id: str) -> str:
+        wanted = unique = mend_text(call_id) or "call"
+        number = 1
+        while unique in self._ids:
+            number += 1
+            unique = f"{wanted}_{number}"
+        self._ids.add(unique)
+        return unique
+
+
+def _same(thought: ThinkingPart, part: ThinkingPart) -> bool:
+    return thought.id is not None and thought.id == part.id and not thought.signature
+
+
+def _metadata_of(part: ThinkingPart | ToolCallPart[Any]) -> dict[str, Any] | None:
+    wanted: dict[str, Any] = {"details": part.provider_details}
+    if isinstance(part, ThinkingPart):
+        wanted |= {"id": part.id, "signature": part.signature}
+    kept = {name: value for name, value in wanted.items() if value}
+    return {"provider": part.provider_name, **kept} if kept else None
+
+
+def _raw(part: ToolCallPart[Any]) -> str:
+    if isinstance(part.args, str):
+        return mend_text(part.args)
+    return msgspec.json.encode(part.args or {}).decode()
+
+
+def _arguments(raw: str) -> dict[str, Any] | None:
+    if not raw.strip():
+        return {}
+    text = mend_escapes(utf8(raw))
+    try:
+        if nested_deeper_than(DEPTH_LIMIT, text):
+            return None
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return None

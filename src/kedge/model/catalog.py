@@ -1,0 +1,268 @@
+"""Which providers and models there are, from the configuration, the environment and what is known.
+
+catalog = Catalog(config, os.environ)
+model = catalog.open(catalog.model(*catalog.default()))
+...
+await catalog.aclose()
+"""
+
+import difflib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kedge.config.naming import dotted
+from kedge.config.notices import TO_TRUST
+from kedge.config.values import Config, ProviderConfig
+from kedge.domain.errors import ModelNotFound
+from kedge.domain.providers import ModelApi, ModelInfo, ProviderInfo, model_info
+from kedge.model.describing import configured_model
+from kedge.model.endpoint import Endpoint, silence_of
+from kedge.model.known import KNOWN, PROTOCOLS, KnownProvider
+from kedge.model.listing import bare_model, listed_model, listed_models
+from kedge.model.offline import OfflineModel, offline_info, offline_provider
+from kedge.model.port import Model
+from kedge.model.remote import Connections, RemoteModel
+
+_COMPATIBLE = "@ai-sdk/openai-compatible"
+_NEAR = 3
+_log = logging.getLogger(__name__)
+_NOTHING = ProviderConfig()
+_SECRET = ("apiKey", "headers")
+
+
+class Catalog:
+    """The models that may be asked in one directory."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._environ = environ
+        self._connections = Connections()
+        self._providers: dict[str, ProviderInfo] | None = None
+
+    def providers(self) -> list[ProviderInfo]:
+        """Providers that can be asked: those with a key, those configured, and the offline one."""
+        return list(self._all().values())
+
+    def model(self, provider_id: str, model_id: str) -> ModelInfo:
+        """One model; raises `ModelNotFound`, which names those with a similar name."""
+        provider = self._all().get(provider_id)
+        if provider is not None:
+            if (info := provider.models.get(model_id)) is not None:
+                return info
+            if (info := self._unlisted(provider_id, model_id)) is not None:
+                return info
+        elif (info := self._keyless(provider_id, model_id)) is not None:
+            return info
+        raise ModelNotFound(f"{provider_id}/{model_id}", self._near(provider_id, model_id))
+
+    def default(self) -> tuple[str, str]:
+        """Provider and model if nobody says: as configured, else of the first with a key."""
+        if self._config.model:
+            return _split(self._config.model)
+        everything = self._all()
+        for known in KNOWN.values():
+            provider = everything.get(known.id)
+            if provider is None or provider.key is None or known.default is None:
+                continue
+            if self._serves(known.id, known.default):
+                return known.id, known.default
+        for provider_id in self._config.provider:
+            if provider_id in everything and (models := everything[provider_id].models):
+                return provider_id, next(iter(models))
+        offline = offline_info()
+        return offline.providerID, offline.id
+
+    def small(self, provider_id: str) -> ModelInfo | None:
+        """A cheap model for titles and the like: as configured, else one of the same provider."""
+        if self._config.small_model:
+            try:
+                return self.model(*_split(self._config.small_model))
+            except ModelNotFound as error:
+                # Nobody waits for a title; that there is none would stop an answer.
+                _log.warning("small_model of the configuration: %s", error)
+        if provider_id == offline_info().providerID:
+            return offline_info()
+        known = KNOWN.get(provider_id)
+        if known is None or known.small is None or not self._serves(provider_id, known.small):
+            return None
+        return self.model(provider_id, known.small)
+
+    def open(self, info: ModelInfo) -> Model:
+        """The model, ready to be asked; what is wrong with its provider, the first request says."""
+        if info.providerID == offline_info().providerID:
+            return OfflineModel(info)
+        return RemoteModel(
+            info, self._endpoint(info), self._connections, listed=self._listed_price(info)
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections to all providers."""
+        await self._connections.aclose()
+
+    def _all(self) -> dict[str, ProviderInfo]:
+        if self._providers is None:
+            found = {id: self._provider(id) for id in {**KNOWN, **self._config.provider}}
+            self._providers = {id: info for id, info in found.items() if info is not None}
+            # Last, so that nothing else can take its name.
+            offline = offline_provider()
+            self._providers[offline.id] = offline
+        return self._providers
+
+    def _is_enabled(self, provider_id: str) -> bool:
+        enabled = self._config.enabled_providers
+        if provider_id in self._config.disabled_providers:
+            return False
+        return enabled is None or provider_id in enabled
+
+    def _provider(self, provider_id: str) -> ProviderInfo | None:
+        known, config = KNOWN.get(provider_id), self._config.provider.get(provider_id)
+        key = self._key(provider_id)
+        # A server on one's own machine is there only if somebody says so.
+        if not self._is_enabled(provider_id) or (config is None and key is None):
+            return None
+        config = config or _NOTHING
+        return ProviderInfo(
+            id=provider_id,
+            name=config.name or (known.name if known else provider_id),
+            source="config" if provider_id in self._config.provider else "env",
+            env=list(self._variables(provider_id)),
+            key=key,
+            options={name: config.options[name] for name in config.options if name not in _SECRET},
+            models=self._models(provider_id, known, config),
+        )
+
+    def _models(
+        self, provider_id: str, known: KnownProvider | None, config: ProviderConfig
+    ) -> dict[str, ModelInfo]:
+        models = listed_models(known) if known is not None else {}
+        for model_id, said in config.models.items():
+            base = models.get(model_id) or self._base(provider_id, said.id or model_id)
+            base = msgspec.structs.replace(base, id=model_id)
+            models[model_id] = configured_model(said, self._placed(base))
+        return {
+            model_id: self._placed(info)
+            for model_id, info in models.items()
+            if _is_wanted(model_id, config)
+        }
+
+    def _base(self, provider_id: str, model_id: str) -> ModelInfo:
+        known = KNOWN.get(provider_id)
+        if known is not None:
+            return _known_model(known, model_id) or bare_model(known, model_id)
+        api = ModelApi(id=model_id, url="", npm=_COMPATIBLE)
+        return model_info(id=model_id, providerID=provider_id, api=api, name=model_id)
+
+    def _placed(self, info: ModelInfo) -> ModelInfo:
+        """The model as its provider's configuration says where it is."""
+        config = self._config.provider.get(info.providerID, _NOTHING)
+        known = KNOWN.get(info.providerID)
+        usual = (known.url, known.npm) if known else ("", _COMPATIBLE)
+        if (info.api.url, info.api.npm) != usual:
+            return info
+        url = config.options.get("baseURL") or config.api or usual[0]
+        api = ModelApi(id=info.api.id, url=str(url), npm=config.npm or usual[1])
+        return msgspec.structs.replace(info, api=api)
+
+    def _unlisted(self, provider_id: str, model_id: str) -> ModelInfo | None:
+        known, config = KNOWN.get(provider_id), self._config.provider.get(provider_id, _NOTHING)
+        if known is None or not _is_wanted(model_id, config):
+            return None
+        info = _known_model(known, model_id)
+        return None if info is None else self._placed(info)
+
+    def _keyless(self, provider_id: str, model_id: str) -> ModelInfo | None:
+        # The request will say which variable to set, which helps more than "not found".
+        known = KNOWN.get(provider_id)
+        if known is None or not self._is_enabled(provider_id):
+            return None
+        return _known_model(known, model_id)
+
+    def _serves(self, provider_id: str, model_id: str) -> bool:
+        provider = self._all().get(provider_id)
+        if provider is None:
+            return False
+        return model_id in provider.models or self._unlisted(provider_id, model_id) is not None
+
+    def _near(self, provider_id: str, model_id: str) -> list[str]:
+        names = [
+            f"{provider.id}/{model}"
+            for provider in self._all().values()
+            for model in provider.models
+        ]
+        return difflib.get_close_matches(f"{provider_id}/{model_id}", names, n=_NEAR)
+
+    def _variables(self, provider_id: str) -> tuple[str, ...]:
+        config, known = self._config.provider.get(provider_id), KNOWN.get(provider_id)
+        if config is not None and config.env is not None:
+            return config.env
+        return known.env if known is not None else ()
+
+    def _key(self, provider_id: str) -> str | None:
+        options = self._config.provider.get(provider_id, _NOTHING).options
+        if isinstance(key := options.get("apiKey"), str) and key:
+            return key
+        found = (self._environ.get(name) for name in self._variables(provider_id))
+        return next(filter(None, found), None)
+
+    def _endpoint(self, info: ModelInfo) -> Endpoint:
+        provider_id = info.providerID
+        config, known = self._config.provider.get(provider_id, _NOTHING), KNOWN.get(provider_id)
+        return Endpoint(
+            provider_id=provider_id,
+            protocol=PROTOCOLS.get(info.api.npm),
+            npm=info.api.npm,
+            url=info.api.url or None,
+            key=self._key(provider_id),
+            key_variables=self._variables(provider_id),
+            # One's own server may well want none.
+            needs_key=known.needs_key and info.api.url == known.url if known else False,
+            headers=_headers(config.options),
+            silence=silence_of(config.options),
+            untrusted=self._untrusted(provider_id),
+        )
+
+    def _untrusted(self, provider_id: str) -> tuple[str, ...]:
+        """The notices of what untrusted files say of a provider."""
+        of_it = f": {dotted(('provider', provider_id))}."
+        return tuple(
+            notice
+            for notice in self._config.notices
+            if of_it in notice and f"{of_it}models." not in notice and notice.endswith(TO_TRUST)
+        )
+
+    def _listed_price(self, info: ModelInfo) -> tuple[str, str] | None:
+        known = KNOWN.get(info.providerID)
+        if known is None or known.listed_as is None:
+            return None
+        models = self._config.provider.get(info.providerID, _NOTHING).models
+        if info.id in models and models[info.id].cost is not None:
+            return None
+        return known.listed_as, info.api.id
+
+
+def _known_model(known: KnownProvider, model_id: str) -> ModelInfo | None:
+    found = listed_model(known, model_id)
+    if found is None and known.any_model and model_id:
+        return bare_model(known, model_id)
+    return found
+
+
+def _is_wanted(model_id: str, config: ProviderConfig) -> bool:
+    if config.blacklist is not None and model_id in config.blacklist:
+        return False
+    return config.whitelist is None or model_id in config.whitelist
+
+
+def _split(name: str) -> tuple[str, str]:
+    provider_id, _, model_id = name.partition("/")
+    return provider_id, model_id
+
+
+def _headers(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    headers = options.get("headers")
+    if not isinstance(headers, Mapping):
+        return ()
+    return tuple((str(name), str(value)) for name, value in headers.items())

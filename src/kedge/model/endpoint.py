@@ -1,0 +1,46 @@
+"""Where a provider is reached and how one proves who one is; its client is made from this."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Protocol: TypeAlias = Literal["chat", "responses", "anthropic", "google"]
+
+# A provider that says nothing for so long has gone.
+SILENCE = 300.0
+# Nothing shorter is secret, and taking it out would tear words apart.
+_SECRET_LENGTH = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One provider's address, key and habits."""
+
+    provider_id: str
+    protocol: Protocol | None
+    """None if kedge does not speak what the provider wants."""
+    npm: str
+    url: str | None
+    key: str | None = field(repr=False)
+    key_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    silence: float | None = SILENCE
+    """Seconds without a byte until the connection counts as lost; None waits for ever."""
+    untrusted: tuple[str, ...] = ()
+    """What files that nobody trusts say of it, and what to do for it to count."""
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be seen in any message."""
+        values = (self.key or "", *(value for _, value in self.headers))
+        return tuple(value for value in values if len(value) >= _SECRET_LENGTH)
+
+
+def silence_of(options: Mapping[str, Any]) -> float | None:
+    """The configured `timeout`, which is in milliseconds, or false for none."""
+    timeout = options.get("timeout")
+    if timeout is False:
+        return None
+    if isinstance(timeout, int | float) and timeout is not True and timeout > 0:
+        return timeout / 1000
+    return SILENCE

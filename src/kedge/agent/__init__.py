@@ -1,0 +1,19 @@
+"""The agent: a loop that asks a model, does what it asks for, and asks again."""
+
+from kedge.agent.agent import Agent, PromptOptions
+from kedge.agent.settings import AgentSettings
+from kedge.agent.tools.builtin import BUILTIN
+from kedge.agent.tools.call import Call
+from kedge.agent.tools.tool import Output, Tool, ToolFailure, tool
+
+__all__ = [
+    "BUILTIN",
+    "Agent",
+    "AgentSettings",
+    "Call",
+    "Output",
+    "PromptOptions",
+    "Tool",
+    "ToolFailure",
+    "tool",
+]

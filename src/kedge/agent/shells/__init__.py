@@ -1,0 +1,1 @@
+"""Command lines: what one would run, and running it."""

@@ -1,0 +1,157 @@
+"""The tool `apply_patch`: several files changed at once, or none."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from kedge.agent.tools.call import Call
+from kedge.agent.tools.changing import Changed, change, new_file
+from kedge.agent.tools.contents import Found, Replacement
+from kedge.agent.tools.fitting import new_text, patched
+from kedge.agent.tools.patching import FilePatch, parse
+from kedge.agent.tools.places import Place, own_place_of, place_of, printable
+from kedge.agent.tools.texts import Text, is_binary
+from kedge.agent.tools.tool import Output, ToolFailure, tool
+from kedge.domain.text import mend_text
+from kedge.snapshot.values import Present
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file of the patch, and where it is."""
+
+    patch: FilePatch
+    place: Place
+    target: Place | None = None
+    """Where it is moved to."""
+
+    @property
+    def kind(self) -> str:
+        return "move" if self.target else self.patch.kind
+
+
+@tool(
+    "apply_patch",
+    permission="edit",
+    description="""
+    Changes, adds, deletes and moves several files at once. Either all of it is done or nothing.
+
+    The patch is a text of this form:
+
+    *** Begin Patch
+    *** Update File: src/app.py
+    *** Move to: src/main.py
+    @@ def greet():
+     a line that stays
+    -a line that goes
+    +a line that comes
+    *** Add File: notes.txt
+    +each line begins with a plus
+    *** Delete File: old.txt
+    *** End Patch
+
+    "Move to" and the text after @@ are optional. That text is a line which stands somewhere before
+    the change. Give about three lines that stay before and after each change; together they have to
+    be in the file once. No line numbers are needed. Paths start at the working directory.
+    """,
+)
+async def apply_patch(call: Call, patchText: Annotated[str, "The whole patch"]) -> Output:
+    files = [_located(call, file) for file in parse(mend_text(patchText))]
+    places = [place for file in files for place in (file.place, file.target) if place]
+    _check_once(places)
+    told = await change(call, places, partial(_plan, files), unseen=True)
+    shown = [_shown(file) for file in files]
+    return Output(
+        "The patch was applied:\n" + "\n".join(shown),
+        title=f"{len(files)} file" + "s" * (len(files) != 1),
+        metadata={
+            "diff": "".join(each.diff.text for each in told),
+            "files": _files(files, told),
+            "diagnostics": {},
+            "truncated": False,
+        },
+    )
+
+
+def _located(call: Call, file: FilePatch) -> _File:
+    if file.kind == "delete":
+        return _File(file, own_place_of(call, file.path))
+    place = place_of(call, file.path)
+    target = None if file.move is None else place_of(call, file.move)
+    if target and place.path.is_symlink():
+        raise ToolFailure(f"{printable(place.path)} is a symlink. Move it with a command.")
+    return _File(file, place, None if target and target.real == place.real else target)
+
+
+def _check_once(places: Sequence[Place]) -> None:
+    counted = Counter(place.real for place in places)
+    for real, count in counted.items():
+        if count > 1:
+            raise ToolFailure(
+                f"{printable(real)} is named {count} times in the patch. Put all its changes "
+                "under one name."
+            )
+
+
+def _plan(files: Sequence[_File], found: Mapping[Place, Found]) -> list[Replacement]:
+    return [each for file in files for each in _replacements(file, found)]
+
+
+def _replacements(file: _File, found: Mapping[Place, Found]) -> list[Replacement]:
+    before = found[file.place]
+    name = printable(file.place.path)
+    if file.patch.kind == "add":
+        if before.exists:
+            raise ToolFailure(f"{name} exists already. Update it, or delete it first.")
+        return [new_file(file.place, before, new_text(file.patch).encode())]
+    if not before.exists:
+        raise ToolFailure(f"{name} does not exist. Look for it with glob; nothing was changed.")
+    if file.patch.kind == "delete":
+        return [Replacement(file.place, before, None)]
+    return _updated(file, before, found)
+
+
+def _updated(file: _File, before: Found, found: Mapping[Place, Found]) -> list[Replacement]:
+    after = before.data
+    if file.patch.pieces:
+        if is_binary(before.data):
+            raise ToolFailure(f"{printable(file.place.path)} is binary, and patches change text.")
+        after = patched(Text.decode(before.data), file.patch).encode()
+    if file.target is None:
+        return [Replacement(file.place, before, after)]
+    target = found[file.target]
+    if target.exists:
+        raise ToolFailure(
+            f"{printable(file.target.path)} exists already, and nothing is moved over it."
+        )
+    assert isinstance(before.state, Present)
+    return [
+        Replacement(file.place, before, None),
+        Replacement(file.target, target, after, before.state.mode),
+    ]
+
+
+def _shown(file: _File) -> str:
+    letter = {"add": "A", "update": "M", "delete": "D", "move": "R"}[file.kind]
+    moved = f" -> {file.target.shown}" if file.target else ""
+    return f"{letter} {file.place.shown}{moved}"
+
+
+def _files(files: Sequence[_File], told: Sequence[Changed]) -> list[dict[str, Any]]:
+    """What became of each file, as clients draw it."""
+    by_place = {each.place: each for each in told}
+    return [_file(file, [by_place[p] for p in (file.place, file.target) if p]) for file in files]
+
+
+def _file(file: _File, told: Sequence[Changed]) -> dict[str, Any]:
+    drawn: dict[str, Any] = {
+        "filePath": printable(file.place.path),
+        "relativePath": (file.target or file.place).shown,
+        "type": file.kind,
+        "patch": told[-1].diff.text,
+        "additions": sum(each.diff.additions for each in told),
+        "deletions": sum(each.diff.deletions for each in told),
+    }
+    return drawn | ({"movePath": printable(file.target.path)} if file.target else {})

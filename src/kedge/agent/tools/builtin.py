@@ -1,0 +1,24 @@
+"""The tools that kedge brings, in the order in which models are told of them."""
+
+from kedge.agent.tools.apply_patch import apply_patch
+from kedge.agent.tools.bash import bash
+from kedge.agent.tools.edit import edit
+from kedge.agent.tools.glob import glob
+from kedge.agent.tools.grep import grep
+from kedge.agent.tools.question import question
+from kedge.agent.tools.read import read
+from kedge.agent.tools.todowrite import todowrite
+from kedge.agent.tools.tool import Tool
+from kedge.agent.tools.write import write
+
+BUILTIN: tuple[Tool, ...] = (
+    read,
+    glob,
+    grep,
+    edit,
+    write,
+    apply_patch,
+    bash,
+    todowrite,
+    question,
+)

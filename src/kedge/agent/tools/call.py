@@ -1,0 +1,178 @@
+"""What a tool sees of the session that called it."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kedge.domain.events import FileEdited
+from kedge.domain.parts import FilePart
+from kedge.domain.questions import QuestionInfo
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.growing import ToolCall
+    from kedge.engine.session import Session
+    from kedge.engine.steps import Step
+
+
+class Asker(Protocol):
+    """Who decides whether a call may do something, and puts questions to people."""
+
+    async def permission(
+        self,
+        permission: str,
+        patterns: Sequence[str],
+        *,
+        always: Sequence[str],
+        metadata: Mapping[str, Any],
+        call: "Call",
+    ) -> None:
+        """Return when it may; raise when it may not."""
+
+    async def unasked(self, permission: str, texts: Iterable[str], *, call: "Call") -> set[str]:
+        """Those of the texts for which nobody has to be asked."""
+
+    async def question(self, questions: Sequence[QuestionInfo], *, call: "Call") -> list[list[str]]:
+        """The answers of a person, for each question those that were chosen."""
+
+
+class Call:
+    """One call of a tool, from its permission to its end. It is cancelled when the turn is
+    aborted."""
+
+    def __init__(self, step: "Step", running: "ToolCall", asker: Asker) -> None:
+        self.step = step
+        self._running = running
+        self._asker = asker
+
+    @property
+    def session(self) -> "Session":
+        """The session that called."""
+        return self.step.turn.session
+
+    @property
+    def engine(self) -> "Engine":
+        """The engine that the session belongs to."""
+        return self.step.turn.engine
+
+    @property
+    def directory(self) -> Path:
+        """The session's directory: relative paths start here."""
+        return Path(self.session.info.directory)
+
+    @property
+    def worktree(self) -> Path:
+        """The root of the worktree that the directory lies in."""
+        return Path(self.session.worktree)
+
+    @property
+    def message_id(self) -> str:
+        """The assistant message that the call belongs to."""
+        return self.step.message.id
+
+    @property
+    def call_id(self) -> str:
+        """The id that the model gave the call."""
+        return self._running.part.callID
+
+    @property
+    def part_id(self) -> str:
+        """The part that the call is."""
+        return self._running.part.id
+
+    def path(self, given: str) -> Path:
+        """The absolute path that the model means, without `..`; no symlink is looked at."""
+        return Path(os.path.normpath(self.directory / os.path.expanduser(given)))
+
+    def shown(self, path: Path) -> str:
+        """A path as titles have it: as seen from the worktree if it lies there."""
+        return os.path.relpath(path, self.worktree) if self.is_inside(path) else str(path)
+
+    def is_inside(self, path: Path) -> bool:
+        """Whether a path, with all symlinks on its way followed, is inside the session's worktree
+        or directory."""
+        real = _real(path)
+        return any(
+            real.is_relative_to(os.path.realpath(root)) for root in (self.worktree, self.directory)
+        )
+
+    async def ask(
+        self,
+        permission: str,
+        patterns: Sequence[str],
+        *,
+        always: Sequence[str] = ("*",),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Go on if the rules, or a person, allow all of the patterns; raise if not."""
+        await self._asker.permission(
+            permission, patterns, always=always, metadata=metadata or {}, call=self
+        )
+
+    async def unasked(self, permission: str, texts: Iterable[str]) -> set[str]:
+        """Those of the texts that need no answer of a person."""
+        return await self._asker.unasked(permission, texts, call=self)
+
+    async def ask_outside(self, path: Path, *, is_folder: bool = False) -> None:
+        """Ask for what is outside of the worktree; inside nothing is asked."""
+        if self.is_inside(path):
+            return
+        real = _real(path)
+        folder = real if is_folder else real.parent
+        pattern = str(folder / "*")
+        await self.ask(
+            "external_directory",
+            [pattern],
+            always=[pattern],
+            metadata={"filepath": str(real), "parentDir": str(folder)},
+        )
+
+    async def question(self, questions: Sequence[QuestionInfo]) -> list[list[str]]:
+        """Put questions to a person and wait for the answers."""
+        return await self._asker.question(questions, call=self)
+
+    async def reads(self, *paths: Path) -> None:
+        """Tell which files the session sees from now on. Call it before they are read."""
+        await self._running.declare(reads=paths)
+
+    async def writes(self, *paths: Path, reads: Sequence[Path] = ()) -> None:
+        """Be alone at these files until the call ends, and have recorded what becomes of them.
+
+        Raises `FileChanged` where the session does not know what is there. Call it after all
+        permissions were given, and read what is to be changed after it.
+        """
+        await self._running.declare(writes=paths, reads=reads)
+
+    async def observes(self) -> None:
+        """From here to the end of the call, record what happens to any file of the worktree."""
+        await self._running.declare(effects="unknown")
+
+    async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
+        """Show people how far it has come."""
+        await self._running.progress(title=title, **metadata)
+
+    def edited(self, path: Path) -> None:
+        """Tell those who listen that a file was written, moved or deleted."""
+        info = self.session.info
+        self.engine.events.announce(
+            FileEdited(file=str(path)),
+            session_id=info.id,
+            project_id=info.projectID,
+            directory=info.directory,
+        )
+
+    def attachment(self, *, mime: str, url: str, filename: str | None = None) -> FilePart:
+        """A file that goes to the model with the output."""
+        return FilePart(
+            id=self.engine.ids.part(),
+            sessionID=self.session.id,
+            messageID=self.message_id,
+            mime=mime,
+            filename=filename,
+            url=url,
+        )
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))

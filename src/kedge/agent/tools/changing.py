@@ -1,0 +1,139 @@
+"""The one way in which tools change files: look, ask with the difference, be alone, look again,
+write."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from kedge.agent.tools import diffs
+from kedge.agent.tools.contents import Found, Replacement, look, mode_of_new_file, put
+from kedge.agent.tools.diffs import TextDiff, text_diff
+from kedge.agent.tools.places import Place, is_same_place, printable
+from kedge.agent.tools.tool import ToolFailure
+from kedge.domain.errors import FileBusy, FileChanged
+from kedge.store.waiting import to_the_end
+
+if TYPE_CHECKING:
+    from kedge.agent.tools.call import Call
+    from kedge.engine.turns import Turn
+
+Plan: TypeAlias = Callable[[Mapping[Place, Found]], Sequence[Replacement]]
+"""What should become of files, from what they are now."""
+
+_ALONE: "WeakKeyDictionary[Turn, dict[Path, asyncio.Lock]]" = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of one file."""
+
+    place: Place
+    before: Found
+    diff: TextDiff
+
+    @property
+    def filediff(self) -> dict[str, Any]:
+        """As clients of OpenCode draw it."""
+        return {
+            "file": printable(self.place.path),
+            "patch": self.diff.text,
+            "additions": self.diff.additions,
+            "deletions": self.diff.deletions,
+        }
+
+
+async def change(
+    call: "Call", places: Sequence[Place], plan: Plan, *, unseen: bool
+) -> list[Changed]:
+    """Change files as planned, if people let it.
+
+    With `unseen`, also what the session has never read: the plan says what it expects to find. What
+    changed since the session read it is never written.
+    """
+    for place in places:
+        if place.is_inside_git:
+            raise ToolFailure(
+                f"{printable(place.path)} is inside of .git, where kedge writes nothing. Use git "
+                "commands."
+            )
+        await call.ask_outside(place.path)
+    async with _alone(call, places):
+        found = await asyncio.to_thread(_look, places)
+        replacements = await asyncio.to_thread(plan, found)
+        told = await asyncio.to_thread(_told, replacements)
+        await call.ask("edit", _patterns(places), metadata=_metadata(told))
+        await _declare(call, places, unseen)
+        if await asyncio.to_thread(_look, places) != found or not all(map(is_same_place, places)):
+            raise ToolFailure(
+                "A file changed after it was looked at, and nothing was written. Read it again, "
+                "then try again."
+            )
+        await to_the_end(asyncio.to_thread(partial(put, replacements, tag=call.part_id)))
+    for changed in told:
+        call.edited(changed.place.path)
+    return told
+
+
+@asynccontextmanager
+async def _alone(call: "Call", places: Sequence[Place]) -> AsyncIterator[None]:
+    """One call of a turn after the other, so that each is asked about what it will really do."""
+    locks = _ALONE.setdefault(call.step.turn, {})
+    async with AsyncExitStack() as held:
+        for real in sorted({place.real for place in places}):
+            await held.enter_async_context(locks.setdefault(real, asyncio.Lock()))
+        yield
+
+
+async def _declare(call: "Call", places: Sequence[Place], unseen: bool) -> None:
+    # The real ones: a symlink on the way to them is not touched.
+    paths = [place.real for place in places]
+    unread: list[Path] = []
+    while True:
+        try:
+            await call.writes(*paths, reads=unread)
+        except (FileChanged, FileBusy) as error:
+            new = call.worktree.resolve() / error.path
+            if isinstance(error, FileBusy) or error.known or not unseen or new in unread:
+                raise ToolFailure(f"{error}.") from error
+            unread.append(new)
+        else:
+            return
+
+
+def _look(places: Sequence[Place]) -> dict[Place, Found]:
+    return {place: look(place) for place in places}
+
+
+def _told(replacements: Sequence[Replacement]) -> list[Changed]:
+    """The differences; all together they have the room of one."""
+    told = []
+    room = diffs.MOST_BYTES
+    for each in replacements:
+        diff = text_diff(each.place.path, each.before.content, each.after, max(room, 0))
+        room -= len(diff.text.encode())
+        told.append(Changed(each.place, each.before, diff))
+    return told
+
+
+def _patterns(places: Sequence[Place]) -> list[str]:
+    return list(dict.fromkeys(pattern for place in places for pattern in place.patterns))
+
+
+def _metadata(told: Sequence[Changed]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "filepath": ", ".join(printable(each.place.path) for each in told),
+        "diff": "".join(each.diff.text for each in told),
+    }
+    omitted = sum(each.diff.omitted for each in told)
+    return {**metadata, "omitted": omitted} if omitted else metadata
+
+
+def new_file(place: Place, before: Found, after: bytes) -> Replacement:
+    """New content for a place; a file that exists keeps its permission bits."""
+    mode = None if before.exists else mode_of_new_file()
+    return Replacement(place, before, after, mode)

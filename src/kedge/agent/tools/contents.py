@@ -1,0 +1,153 @@
+"""What is at a place, read whole; and new contents put there, all of them or none."""
+
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from kedge.agent.tools.places import Place, printable
+from kedge.agent.tools.tool import ToolFailure
+from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
+from kedge.snapshot.files.reading import Failure, read_file
+from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.writing import Writer
+from kedge.snapshot.objects.formats import blob_id
+from kedge.snapshot.values import Absent, Outcome, Present, Result
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A file above this is not changed by a tool: undoing it would cost too much."""
+
+_FAILURES = {
+    Failure.FOLDER: "is a folder, not a file",
+    Failure.SPECIAL: "is a pipe, a socket or a device, which cannot be read or written as a file",
+    Failure.TOO_LARGE: f"is larger than {MOST_BYTES} bytes; change it with a command",
+    Failure.UNREADABLE: "cannot be read: permission denied",
+    Failure.UNSTABLE: "keeps changing; try again when nobody writes it",
+}
+_DONE = {Outcome.RESTORED, Outcome.RECREATED, Outcome.DELETED, Outcome.UNCHANGED}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at a place."""
+
+    state: Present | Absent
+    data: bytes = b""
+
+    @property
+    def exists(self) -> bool:
+        return isinstance(self.state, Present)
+
+    @property
+    def is_link(self) -> bool:
+        return isinstance(self.state, Present) and self.state.is_link
+
+    @property
+    def content(self) -> bytes | None:
+        """The bytes, or None if nothing is there."""
+        return self.data if self.exists else None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """New content for a place; None deletes what is there."""
+
+    place: Place
+    before: Found
+    after: bytes | None
+    mode: int | None = None
+    """Type and permission bits of a new file; one that exists keeps its own."""
+
+
+def look(place: Place) -> Found:
+    """The file at a place, or that there is none; `ToolFailure` for anything else."""
+    folder, _, name = place.below.rpartition(b"/")
+    shown = printable(place.path)
+    if not name:
+        raise ToolFailure(f"{shown} {_FAILURES[Failure.FOLDER]}.")
+    try:
+        with Root(os.fsencode(place.root)) as root, root.folder(folder) as fd:
+            content = read_file(fd, name, MOST_BYTES)
+    except FolderAbsent:
+        return Found(Absent())
+    except FolderBlocked as error:
+        raise ToolFailure(
+            f"{shown} cannot be: {printable(error.at)} on its way is not a folder."
+        ) from error
+    except OSError as error:
+        raise ToolFailure(f"{shown} cannot be opened: {error.strerror}.") from error
+    if content is Failure.ABSENT:
+        return Found(Absent())
+    if isinstance(content, Failure):
+        raise ToolFailure(f"{shown} {_FAILURES[content]}.")
+    if stat.S_ISLNK(content.mode) and not place.is_own:
+        raise ToolFailure(f"{shown} is a symlink that leads nowhere.")
+    return Found(Present(blob_id(content.data).hex(), content.mode), content.data)
+
+
+def mode_of_new_file() -> int:
+    """Type and permission bits that a new file gets from this process.
+
+    The umask cannot be asked for without changing it for all threads; so a file is made.
+    """
+    with tempfile.TemporaryDirectory(prefix="kedge-") as folder:
+        fd = os.open(os.path.join(folder, "new"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        try:
+            return os.fstat(fd).st_mode
+        finally:
+            os.close(fd)
+
+
+def put(replacements: Sequence[Replacement], *, tag: str) -> None:
+    """Write all of them; if one cannot be written, take back the others and say why."""
+    contents: dict[str, bytes] = {}
+    steps = [
+        (each.place, _step(number, each, contents)) for number, each in enumerate(replacements)
+    ]
+    # Deletions first, so that a folder can take the place of a file.
+    steps.sort(key=lambda each: isinstance(each[1].want, Present))
+    done: list[tuple[Path, Step]] = []
+    with ExitStack() as undoing:
+        undoing.callback(_take_back, done, contents, tag)
+        for place, step in steps:
+            with Root(os.fsencode(place.root)) as root:
+                result = _carry_out(root, step, contents, tag)
+            if result.outcome not in _DONE:
+                raise ToolFailure(
+                    f"{printable(place.path)} was not written: {result.reason}. "
+                    "No file was changed; look at it and try again."
+                )
+            if result.outcome is not Outcome.UNCHANGED:
+                done.append((place.root, step))
+        undoing.pop_all()
+
+
+def _carry_out(root: Root, step: Step, contents: dict[str, bytes], tag: str) -> Result:
+    with Writer(root, contents.__getitem__, tag=tag) as writer:
+        return writer.put([step])[0]
+
+
+def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
+    before = wanted.before.state
+    want: Present | Absent = Absent()
+    if isinstance(before, Present):
+        contents[before.blob] = wanted.before.data
+    if wanted.after is not None:
+        kept = before.mode if isinstance(before, Present) else None
+        mode = wanted.mode or kept or stat.S_IFREG | 0o600
+        want = Present(blob_id(wanted.after).hex(), mode)
+        contents[want.blob] = wanted.after
+    return Step(number=number, path=wanted.place.below, expect=before, want=want)
+
+
+def _take_back(done: Sequence[tuple[Path, Step]], contents: dict[str, bytes], tag: str) -> None:
+    """Undo what was done; where somebody saved meanwhile, theirs stays."""
+    for path, step in reversed(done):
+        back = Step(
+            number=step.number + len(done), path=step.path, expect=step.want, want=step.expect
+        )
+        with Root(os.fsencode(path)) as root:
+            _carry_out(root, back, contents, tag)

@@ -1,0 +1,78 @@
+"""The tool `glob`: files by the pattern of their names."""
+
+import asyncio
+import os
+from heapq import nlargest
+from pathlib import Path
+from typing import Annotated
+
+from kedge.agent.tools.call import Call
+from kedge.agent.tools.places import Place, place_of, printable
+from kedge.agent.tools.searching import check_folder, check_same, glob_argument, modified, search
+from kedge.agent.tools.tool import Output, ToolFailure, tool
+from kedge.domain.text import mend_text
+
+MOST_FILES = 100
+_MOST_NAMES = 100_000
+_SPECIAL = set("*?[]{}\\")
+_EVERYTHING = {"**", "**/*", "/**", "/**/*"}
+
+
+@tool(
+    "glob",
+    description=f"""
+    Finds files whose paths match a pattern such as **/*.py or src/*.{{ts,tsx}}.
+
+    A pattern without a slash matches names in any folder. The {MOST_FILES} files that changed last
+    are told, the newest first. What the project ignores is left out, unless the pattern names it.
+    """,
+)
+async def glob(
+    call: Call,
+    pattern: Annotated[str, "The pattern"],
+    path: Annotated[str | None, "The folder to look in; else the working directory"] = None,
+) -> Output:
+    pattern = mend_text(pattern)
+    if not pattern.strip() or "\0" in pattern:
+        raise ToolFailure("The pattern is empty or cannot be part of a path.")
+    start, rest = _split(pattern)
+    place = place_of(call, os.path.join(path or ".", start))
+    await call.ask_outside(place.path, is_folder=True)
+    await call.ask("glob", [pattern], metadata={"path": path, "pattern": pattern})
+    await asyncio.to_thread(check_folder, place)
+    names, is_cut = await _names(place, rest)
+    newest = await asyncio.to_thread(_newest, place.real, names)
+    await asyncio.to_thread(check_same, place)
+    is_cut = is_cut or len(newest) < len(names)
+    found = [printable(place.path / os.fsdecode(name)) for name in newest]
+    note = [f"(Only the {len(found)} newest are told. Use a narrower pattern.)"] if is_cut else []
+    return Output(
+        "\n".join([*found, *note]) or "No files found",
+        title=place.shown,
+        metadata={"count": len(found), "truncated": is_cut},
+    )
+
+
+def _split(pattern: str) -> tuple[str, str]:
+    """The folders that a pattern begins with, and what is left of it from there on."""
+    names = pattern.split("/")
+    count = next((n for n, name in enumerate(names) if _SPECIAL & set(name)), len(names) - 1)
+    if not count:
+        return "", pattern
+    return "/".join(names[:count]) or "/", "/" + "/".join(names[count:])
+
+
+async def _names(place: Place, pattern: str) -> tuple[list[bytes], bool]:
+    globs = [] if pattern in _EVERYTHING else [glob_argument(pattern)]
+    names: list[bytes] = []
+    async with search(place.real, ["--files", "--null", *globs, "--glob=!.git", "--"]) as found:
+        async for name in found.records(b"\0"):
+            names.append(name)
+            if len(names) >= _MOST_NAMES:
+                return names, True
+        return names, found.is_cut
+
+
+def _newest(folder: Path, names: list[bytes]) -> list[bytes]:
+    """Those that changed last; of equally old ones the first by name."""
+    return nlargest(MOST_FILES, sorted(names), key=lambda name: modified(folder, name))

@@ -1,0 +1,84 @@
+"""The other process of a test: an agent on the same database that does as it is told, and says
+what happens as one JSON text per line until it is told to go or killed."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import kedge
+from kedge.agent import Agent
+from kedge.domain.events import PartDelta, PartUpdated, SessionStatusChanged
+from kedge.domain.parts import ToolPart
+from kedge.engine import upkeep
+from kedge.engine.events import Event
+from tests.agent.world import World
+from tests.engine.children import Child
+from tests.engine.places import NEVER, PAUSES
+
+
+class Worker(Child):
+    """Such a process, as the test sees it; killed at the end if it is still there."""
+
+    def __init__(self, world: World, session: str, verb: str, text: str) -> None:
+        module = [sys.executable, "-m", "tests.agent.worker"]
+        self._command = [*module, str(world.root), world.database, session, verb, text]
+        self._process = None
+
+    async def __aenter__(self) -> "Worker":
+        await super().__aenter__()
+        return self
+
+    async def hears(self, what: str) -> None:
+        """Wait until it said this."""
+        while await self.hear() != what:
+            pass
+
+
+def said(event: Event) -> str:
+    """An event in one word or two."""
+    properties = event.properties
+    if isinstance(properties, PartDelta):
+        return "speaks"
+    if isinstance(properties, SessionStatusChanged):
+        return type(properties.status).__name__.lower()
+    if isinstance(properties, PartUpdated) and isinstance(properties.part, ToolPart):
+        state = properties.part.state
+        if (getattr(state, "metadata", None) or {}).get("output"):
+            return f"{properties.part.tool} says something"
+        return f"{properties.part.tool} {type(state).__name__}"
+    return event.type
+
+
+def say(word: str) -> None:
+    """Tell the test."""
+    sys.stdout.write(json.dumps(word) + "\n")
+    sys.stdout.flush()
+
+
+async def main(root: str, database: str, session_id: str, verb: str, text: str) -> None:
+    """Prompt or run a command, and tell of everything."""
+    for name in PAUSES:
+        setattr(upkeep, name, NEVER)
+    world = World(Path(root), database)
+    async with world.open() as engine, Agent(engine, environ=world.environ) as agent:
+        session = await engine.sessions.get(session_id)
+        async with engine.events.subscribe(session=session_id) as events:
+            listening = asyncio.create_task(_tell(events))
+            begun = asyncio.create_task(
+                agent.prompt(session, text) if verb == "prompt" else agent.shell(session, text)
+            )
+            await asyncio.to_thread(sys.stdin.readline)
+            await begun
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+    say("gone")
+
+
+async def _tell(events: kedge.engine.events.Subscription) -> None:
+    async for event in events:
+        say(said(event))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""The command `kedge`: finds the sub-command, runs it, and tells people what went wrong."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from kedge._version import __version__
+from kedge.cli import config, trust
+from kedge.config.naming import printable
+from kedge.domain.errors import InternalError, KedgeError
+
+COMMANDS = (trust, config)
+"""Modules with `add(commands)`, which sets `run` to what carries the command out."""
+
+_ABOUT = "The durable, rewindable session engine for coding agents."
+_EXAMPLES = """\
+examples:
+  kedge config              what is configured for this folder, and by which files
+  kedge trust               look at what this project's configuration wants, and accept it
+  kedge trust --revoke      trust this project no more
+  kedge trust --list        which files are trusted
+
+docs/configuration.md in kedge's repository says what can be configured.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; tells what to exit with."""
+    for stream in (sys.stdout, sys.stderr):
+        # What cannot be encoded is no reason to fail.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    options = parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except KedgeError as error:
+        print(f"kedge: {printable(str(error))}", file=sys.stderr)
+        if isinstance(error, InternalError):
+            raise
+        return 1
+    except KeyboardInterrupt:
+        print("kedge: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing is to be flushed at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    made = argparse.ArgumentParser(
+        prog="kedge",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"kedge {__version__}")
+    commands = made.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    return made
+
+
+def run() -> NoReturn:
+    """The console script."""
+    sys.exit(main())

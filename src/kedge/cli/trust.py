@@ -1,0 +1,157 @@
+"""`kedge trust`: look at what a project's configuration wants, and accept it or not."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kedge.cli.places import add_place, open_place
+
+if TYPE_CHECKING:
+    from kedge.config.files import LoadedFile
+    from kedge.config.jsonc import KeyPath
+
+_ABOUT = """\
+The configuration files of a project may choose models, prompts and stricter permissions. Whatever
+could send your code or keys elsewhere, run programs or permit more counts only after you have
+trusted the file. This shows what that is, asks, and remembers the file with its present content:
+when it changes, it is untrusted again.
+"""
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser."""
+    command = commands.add_parser(
+        "trust", help="trust the configuration files of a project", description=_ABOUT
+    )
+    add_place(command)
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--yes", action="store_true", help="show it, but do not ask")
+    what.add_argument("--list", action="store_true", help="list all trusted files and do no more")
+    what.add_argument(
+        "--revoke", action="store_true", help="trust no file of this project any more"
+    )
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out."""
+    if options.list:
+        asyncio.run(_list(options))
+        return 0
+    if options.revoke:
+        asyncio.run(_revoke(options))
+        return 0
+    wanting = asyncio.run(_look(options))
+    if not wanting:
+        return 0
+    # Not inside of a loop, which could not be interrupted while somebody thinks.
+    if not options.yes and not _agrees():
+        return 1
+    asyncio.run(_trust(options, wanting))
+    return 0
+
+
+async def _list(options: argparse.Namespace) -> None:
+    async with open_place(options) as place:
+        trusted = await place.trusting.trusted()
+    if not trusted:
+        _say("no file is trusted")
+    for file in trusted:
+        when = datetime.fromtimestamp(file.time / 1000).astimezone()
+        _say(f"{file.path}  since {when:%Y-%m-%d %H:%M}, content {file.digest[:12]}")
+
+
+async def _revoke(options: argparse.Namespace) -> None:
+    async with open_place(options) as place:
+        paths = dict.fromkeys(file.path for file in await place.trusting.trusted())
+        # Not where links lead now: what was trusted goes by the name it had.
+        inside = [path for path in paths if path.startswith(place.worktree.rstrip("/") + "/")]
+        for path in inside:
+            await place.trusting.untrust(path)
+            _say(f"no longer trusted: {path}")
+        if not inside:
+            _say(f"no file of {place.worktree} was trusted")
+
+
+async def _look(options: argparse.Namespace) -> list["LoadedFile"]:
+    """Show what the files of a project want; gives those that somebody has to agree to."""
+    from kedge.config.notices import notices
+
+    async with open_place(options) as place:
+        files = await place.trusting.files(place.directory, place.worktree)
+        ours = [file for file in files if file.root is not None]
+        if not ours:
+            _say(f"there are no configuration files of a project in {place.worktree}")
+    wanting = []
+    for file in ours:
+        if file.strays:
+            _say(*notices(file))
+        elif file.trusted:
+            _say(f"{file.path} is trusted already")
+        elif wishes := list(_wishes(file)):
+            wanting.append(file)
+            _say(f"{file.path} wants:", *(f"  {line}" for line in wishes))
+        else:
+            _say(f"{file.path} wants nothing that needs trust")
+    return wanting
+
+
+async def _trust(options: argparse.Namespace, files: list["LoadedFile"]) -> None:
+    async with open_place(options) as place:
+        for file in files:
+            await place.trusting.trust(file)
+            _say(f"trusted: {file.path}")
+
+
+def _wishes(file: "LoadedFile") -> Iterator[str]:
+    """What would count if the file were trusted, with the values as they are written, and all of
+    them: an agreement to what was cut off is none."""
+    from kedge.config.naming import dotted, shown
+
+    for path in dict.fromkeys(file.ignored):
+        found, value = _find(file.written, path)
+        key = dotted(path, whole=True)
+        yield f"{key} = {shown(value)}" if found else key
+    for action, paths in (("allow", file.allowing), ("ask", file.asking)):
+        yield from (f'{dotted(path, whole=True)} = "{action}"' for path in paths)
+
+
+def _find(value: Any, path: "KeyPath") -> tuple[bool, object]:  # noqa: ANN401 - any JSON
+    """What stands under a key, in the old spelling of agents too."""
+    for n, key in enumerate(path):
+        if n == 0 and key == "agent" and "agent" not in value:
+            key = "mode"  # noqa: PLW2901 - the same thing by its other name
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return False, None
+    return True, value
+
+
+def _agrees() -> bool:
+    if not sys.stdin.isatty():
+        print("kedge: nothing was trusted; to agree, use a terminal or --yes", file=sys.stderr)
+        return False
+    # Python may miss the key that interrupts just before it begins to wait; nothing is open here.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        answer = input("Trust this, for as long as the files stay as they are? [y/N] ")
+    except EOFError:
+        answer = ""
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if answer.strip().lower() in ("y", "yes"):
+        return True
+    _say("nothing was trusted")
+    return False
+
+
+def _say(*lines: str) -> None:
+    from kedge.config.naming import printable
+
+    for line in lines:
+        print(printable(line))

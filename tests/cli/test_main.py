@@ -1,0 +1,120 @@
+"""The command itself: help, versions, mistakes, interruptions."""
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from kedge._version import __version__
+from kedge.cli import config
+from kedge.cli.main import main
+from kedge.domain.errors import InvariantBroken
+from tests.cli.terminal import Terminal, command
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_help_teaches(terminal: Terminal) -> None:
+    """It has an example of each command."""
+    done = terminal.run("--help")
+    assert (done.code, done.err) == (0, "")
+    for words in ("kedge trust", "kedge config", "docs/configuration.md"):
+        assert words in done.out
+    for name in ("trust", "config"):
+        assert "DIRECTORY" in terminal.run(name, "--help").out
+
+
+def test_the_version(terminal: Terminal) -> None:
+    """It is the package's own."""
+    assert terminal.run("--version").out == f"kedge {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "required: COMMAND"),
+        (("nonsense",), 2, "invalid choice: 'nonsense'"),
+        (("trust", "--list", "--revoke"), 2, "not allowed with"),
+        (("config", "/no/such/folder"), 1, "kedge: Directory not found: /no/such/folder"),
+        (("config", "--database", "mysql://x"), 1, "mysql:// is not a database kedge knows"),
+        (("config", "--data", "/proc/nowhere"), 1, "choose another with KEDGE_DATA_DIR"),
+        (("config", "a\x1b[2Jb"), 1, "Directory not found: a\\x1b[2Jb"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(
+    terminal: Terminal, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """A mistake is one sentence on the error stream, and the exit code says so."""
+    done = terminal.run(*arguments)
+    assert done.code == code
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_a_bug_shows_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Only what a bug raises comes with its traceback."""
+
+    def broken(options: object) -> int:
+        raise InvariantBroken("two heads")
+
+    monkeypatch.setattr(config, "run", broken)
+    with pytest.raises(InvariantBroken):
+        main(["config", str(tmp_path)])
+    assert capsys.readouterr().err == "kedge: two heads\n"
+
+
+def test_an_interruption_is_clean(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It is told in two words, and the exit code is the one that shells know."""
+
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(config, "run", interrupted)
+    assert main(["config", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "kedge: interrupted\n"
+
+
+def test_whoever_reads_may_stop_early(terminal: Terminal) -> None:
+    """A closed pipe ends the command without complaint."""
+    # More than a pipe takes at once.
+    folder = terminal.home / ".config" / "kedge"
+    folder.mkdir(parents=True)
+    (folder / "kedge.json").write_text('{"x": "' + "y" * 200_000 + '"}')
+    with subprocess.Popen(
+        command(["config"]),
+        cwd=terminal.project,
+        env=terminal.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 141
+
+
+def test_the_help_waits_for_nothing_heavy() -> None:
+    """Neither models nor databases are imported to parse options."""
+    code = (
+        "import sys; from kedge.cli.main import parser; parser();"
+        "print([name for name in ('pydantic_ai', 'openai', 'pygit2', 'kedge.store.sqlite.store')"
+        " if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert shown.stdout == b"[]\n"
+
+
+def test_the_console_script_is_there() -> None:
+    """What pyproject.toml names can be called."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, name = project["scripts"]["kedge"].partition(":")
+    assert callable(getattr(import_module(module), name))

@@ -8,19 +8,45 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
+from bench.agents import agent
+from bench.attribution import attribution
 from bench.figures import Figure, table, write
 from bench.forks import forks
 from bench.messages import messages
 from bench.parts import parts
+from bench.reverts import reverts
 from bench.scratch import Scratch, facts
 from bench.search import search
+from bench.session_diffs import session_diffs
 from bench.sessions import sessions
+from bench.snapshots import snapshots
+from bench.snapshots_diffs import snapshots_diffs
+from bench.snapshots_disk import snapshots_disk
+from bench.snapshots_first import snapshots_first
+from bench.snapshots_restores import snapshots_restores
 from bench.starting import starting
 from bench.subscribers import subscribers
 
 BENCHMARKS: Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]] = {
     each.__name__: each
-    for each in (parts, sessions, messages, forks, subscribers, search, starting)
+    for each in (
+        parts,
+        sessions,
+        messages,
+        forks,
+        subscribers,
+        search,
+        starting,
+        snapshots,
+        snapshots_first,
+        snapshots_diffs,
+        snapshots_restores,
+        snapshots_disk,
+        attribution,
+        session_diffs,
+        reverts,
+        agent,
+    )
 }
 RESULTS = Path(__file__).with_name("results.json")
 INTERRUPTED = 130
@@ -39,8 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("\nbench: interrupted; no results were written", file=sys.stderr)
             return INTERRUPTED
         machine["seconds"] = round(time.monotonic() - begin, 1)
+    machine["notices"] = scratch.notices
     scratch.say(f"done in {machine['seconds']} s on {machine['filesystem']}")
     print(table(figures))
+    for notice in scratch.notices:
+        print(f"bench: {notice}", file=sys.stderr)
     write(given.output, machine, figures)
     return int(any(each.met is False for each in figures) and not given.quick)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_UNITS = {"x": "x", "us": " us", "ms": " ms", "B": " B", "/s": "/s"}
+_UNITS = {"x": "x", "us": " us", "ms": " ms", "B": " B", "MB": " MB", "/s": "/s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,18 +20,24 @@ class Figure:
     high: float
     rounds: int
     target: float | None = None
-    """The most it may be; None when it is only reported."""
+    """The most it may be."""
+    least: float | None = None
+    """The least it may be; None, like `target`, when it is only reported."""
     details: Mapping[str, float] = field(default_factory=dict)
     """What the number was made from, by name and unit."""
 
     @property
     def met(self) -> bool | None:
         """Whether the target was met; None without one."""
-        return None if self.target is None else self.value <= self.target
+        if self.target is None and self.least is None:
+            return None
+        return (self.target is None or self.value <= self.target) and (
+            self.least is None or self.value >= self.least
+        )
 
     def as_json(self) -> dict[str, object]:
         """The figure as it stands in the results file."""
-        fields = ("name", "value", "unit", "low", "high", "rounds", "target", "met")
+        fields = ("name", "value", "unit", "low", "high", "rounds", "target", "least", "met")
         shown = {name: getattr(self, name) for name in fields}
         return {**shown, "details": dict(self.details)}
 
@@ -42,6 +48,7 @@ def figure_of(
     unit: str,
     *,
     target: float | None = None,
+    least: float | None = None,
     details: Mapping[str, float] | None = None,
 ) -> Figure:
     """The median of what the rounds gave."""
@@ -54,6 +61,7 @@ def figure_of(
         high=high,
         rounds=len(samples),
         target=target,
+        least=least,
         details=details or {},
     )
 
@@ -72,6 +80,22 @@ def ratio(
         "baseline us": statistics.median(baseline) * 1e6,
     }
     return figure_of(name, pairs, "x", target=target, details=details)
+
+
+def faster(
+    name: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    least: float | None = None,
+) -> Figure:
+    """How many times as long OpenCode takes: the median over rounds that ran side by side."""
+    pairs = [b / a for a, b in zip(ours, theirs, strict=True)]
+    details = {
+        "kedge ms": statistics.median(ours) * 1e3,
+        "OpenCode ms": statistics.median(theirs) * 1e3,
+    }
+    return figure_of(name, pairs, "x", least=least, details=details)
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -107,8 +131,23 @@ def _cells(figure: Figure) -> tuple[str, ...]:
     verdict = {True: "ok", False: "MISSED", None: ""}[figure.met]
     spread = f"{_number(figure.low)}..{_number(figure.high)}"
     made_of = ", ".join(f"{_number(each)} {name}" for name, each in figure.details.items())
-    target = "" if figure.target is None else f"<= {_number(figure.target)}{unit}"
-    return (figure.name, f"{_number(figure.value)}{unit}", target, verdict, spread, made_of)
+    return (
+        figure.name,
+        f"{_number(figure.value)}{unit}",
+        _wanted(figure),
+        verdict,
+        spread,
+        made_of,
+    )
+
+
+def _wanted(figure: Figure) -> str:
+    bounds = ((">=", figure.least), ("<=", figure.target))
+    return " ".join(
+        f"{sign} {_number(bound)}{_UNITS[figure.unit]}"
+        for sign, bound in bounds
+        if bound is not None
+    )
 
 
 def _number(value: float) -> str:

@@ -33,18 +33,21 @@ def steady(work: Work, operations: int = 1) -> Candidate:
 
 
 async def side_by_side(
-    candidates: Sequence[Candidate], rounds: int, clock: Callable[[], float] = time.perf_counter
+    candidates: Sequence[Candidate],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: int = WARM_UP,
 ) -> list[list[float]]:
     """Seconds per operation, for each candidate in each round: A B C, A B C, ..."""
     samples: list[list[float]] = [[] for _ in candidates]
-    for turn in range(WARM_UP + rounds):
+    for turn in range(warm_up + rounds):
         for candidate, found in zip(candidates, samples, strict=True):
             work = await candidate.prepare()
             with _no_collection():
                 begin = clock()
                 await work()
                 seconds = clock() - begin
-            if turn >= WARM_UP:
+            if turn >= warm_up:
                 found.append(seconds / candidate.operations)
     return samples
 

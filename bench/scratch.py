@@ -2,7 +2,9 @@
 
 import os
 import platform
+import shutil
 import sqlite3
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -22,6 +24,8 @@ class Scratch:
     quick: bool
     filled: dict[str, Path] = field(default_factory=dict)
     made: int = 0
+    notices: list[str] = field(default_factory=list)
+    """What whoever reads the figures must know."""
 
     def size(self, full: int, quick: int) -> int:
         """A size that depends on whether the figures are to mean something."""
@@ -40,9 +44,16 @@ class Scratch:
         return self.folder / f"{self.made}-{name}"
 
     @asynccontextmanager
-    async def engine(self, data_dir: Path | None = None) -> AsyncIterator[kedge.Engine]:
+    async def engine(
+        self,
+        data_dir: Path | None = None,
+        *,
+        directory: Path | None = None,
+        settings: kedge.Settings | None = None,
+    ) -> AsyncIterator[kedge.Engine]:
         """An engine whose background work rests: only what is timed shall run."""
-        async with kedge.open(self.tree, data_dir=data_dir or self.path("data")) as engine:
+        folder = data_dir or self.path("data")
+        async with kedge.open(directory or self.tree, data_dir=folder, settings=settings) as engine:
             await engine.upkeep.close()
             yield engine
 
@@ -63,6 +74,11 @@ class Scratch:
         end = "\x1b[K\r" if sys.stderr.isatty() else "\n"
         print(f"bench: {text}", end=end, file=sys.stderr, flush=True)
 
+    def notice(self, text: str) -> None:
+        """Say something that must not be overlooked: now, and again beside the figures."""
+        self.notices.append(text)
+        print(f"bench: {text}", file=sys.stderr, flush=True)
+
 
 def facts(scratch: Scratch) -> Mapping[str, object]:
     """What one must know about the machine to compare two results."""
@@ -70,6 +86,7 @@ def facts(scratch: Scratch) -> Mapping[str, object]:
         "kedge": kedge.__version__,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
+        "git": _git(),
         "system": platform.platform(),
         "cpu": _processor(),
         "cpus": os.cpu_count(),
@@ -78,6 +95,13 @@ def facts(scratch: Scratch) -> Mapping[str, object]:
         "filesystem": filesystem_of(scratch.folder, Path("/proc/self/mounts")) or "unknown",
         "quick": scratch.quick,
     }
+
+
+def _git() -> str:
+    if shutil.which("git") is None:
+        return "none"
+    done = subprocess.run(["git", "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _processor() -> str:

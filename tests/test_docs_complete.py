@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from kedge.agent import Agent, AgentSettings
 from kedge.domain import errors
 from kedge.domain.events import EVENTS
+from kedge.engine.asks import Asks
 from kedge.engine.engine import Engine
 from kedge.engine.events import EventLog
 from kedge.engine.growing import Stream, ToolCall
@@ -21,6 +23,20 @@ from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
+from kedge.snapshot import (
+    Change,
+    Outcome,
+    Patch,
+    Protection,
+    Reason,
+    Result,
+    Snapshot,
+    Snapshots,
+    SnapshotSettings,
+    Status,
+)
+from kedge.snapshot.asynchronous import AsyncSnapshots
+from kedge.snapshot.opening import WAYS
 from tests.support import markdown
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +51,18 @@ VARIABLES: dict[type, str] = {
     Stream: "out",
     ToolCall: "call",
     EventLog: "engine.events",
+    Asks: "engine.asks",
+    Agent: "agent",
+}
+
+# What a value of each type is called in docs/snapshots.md, so that a field is found by its use.
+SNAPSHOT_VALUES: dict[type, str] = {
+    Snapshot: "snapshot",
+    Change: "change",
+    Patch: "patch",
+    Result: "result",
+    Status: "status",
+    SnapshotSettings: "settings",
 }
 
 
@@ -43,6 +71,12 @@ def code() -> str:
     """All code of the README and of docs/, as one text."""
     pages = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
     return "\n".join(markdown.code(page) for page in pages)
+
+
+@pytest.fixture(scope="module")
+def snapshots_code() -> str:
+    """All code of the page on snapshots, whose words are too common to be looked for elsewhere."""
+    return markdown.code(ROOT / "docs" / "snapshots.md")
 
 
 def missing(names: Iterable[str], code: str) -> list[str]:
@@ -67,6 +101,30 @@ def test_every_public_method_is_named(kind: type, code: str) -> None:
     assert missing(calls, code) == []
 
 
+@pytest.mark.parametrize("kind", [Snapshots, AsyncSnapshots], ids=lambda kind: kind.__name__)
+def test_every_verb_of_snapshots_is_named(kind: type, snapshots_code: str) -> None:
+    """Each method of snapshots, blocking or not, stands on their page as it is called."""
+    calls = [f"snapshots.{name}" for name in public_members(kind)]
+    assert "snapshots.track" in calls
+    assert missing([*calls, f"{kind.__name__}.open"], snapshots_code) == []
+
+
+@pytest.mark.parametrize("kind", SNAPSHOT_VALUES, ids=lambda kind: kind.__name__)
+def test_every_field_of_snapshots_is_named(kind: type, snapshots_code: str) -> None:
+    """Each field and property of what snapshots answer or are set to stands on their page."""
+    names = [*public_members(kind), *(field.name for field in dataclasses.fields(kind))]
+    uses = [f"{SNAPSHOT_VALUES[kind]}.{name}" for name in names]
+    assert missing(uses, snapshots_code) == []
+
+
+@pytest.mark.parametrize(
+    "words", [Reason, Outcome, Protection, WAYS], ids=["reasons", "outcomes", "protection", "ways"]
+)
+def test_every_word_of_snapshots_is_named(words: Iterable[str], snapshots_code: str) -> None:
+    """Each reason, outcome, kind of protection and way of knowing stands on their page."""
+    assert missing(words, snapshots_code) == []
+
+
 def test_every_event_is_named(code: str) -> None:
     """Each type of event stands in the docs."""
     assert missing(EVENTS, code) == []
@@ -84,9 +142,10 @@ def is_error(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, errors.KedgeError)
 
 
-def test_every_setting_is_named(code: str) -> None:
-    """Each field of Settings stands in the docs."""
-    assert missing([field.name for field in dataclasses.fields(Settings)], code) == []
+@pytest.mark.parametrize("kind", [Settings, AgentSettings], ids=lambda kind: kind.__name__)
+def test_every_setting_is_named(kind: type, code: str) -> None:
+    """Each field of the settings stands in the docs."""
+    assert missing([field.name for field in dataclasses.fields(kind)], code) == []
 
 
 def test_every_environment_variable_is_named(code: str) -> None:

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "kedge"
 LAYERS = (
     {"_version"},
     {"domain"},
+    {"config"},
     {"store", "snapshot", "model"},
     {"engine"},
     {"errors", "values"},

@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds that a process of a test may take for anything before the test fails."""
 
 

@@ -19,7 +19,8 @@ LAYERS = (
     {"errors", "values"},
     {"__init__"},
     {"agent"},
-    {"server", "cli", "web"},
+    {"server"},
+    {"cli", "web"},
     {"__main__"},
     {"testing"},
 )

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from kedge._version import __version__
-from kedge.cli import config, trust
+from kedge.cli import config, serve, trust
 from kedge.config.naming import printable
 from kedge.domain.errors import InternalError, KedgeError
 
-COMMANDS = (trust, config)
+COMMANDS = (serve, trust, config)
 """Modules with `add(commands)`, which sets `run` to what carries the command out."""
 
 _ABOUT = "The durable, rewindable session engine for coding agents."
 _EXAMPLES = """\
 examples:
+  kedge serve               serve this folder to OpenCode's clients and others
   kedge config              what is configured for this folder, and by which files
   kedge trust               look at what this project's configuration wants, and accept it
   kedge trust --revoke      trust this project no more

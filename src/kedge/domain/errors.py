@@ -281,6 +281,10 @@ class ConfigInvalid(OperatorError):
         return {name: value for name, value in found.items() if value}
 
 
+class CannotListen(OperatorError):
+    """The server cannot listen at this address; choose another."""
+
+
 class StoreError(OperatorError):
     """The database failed; its own message says how."""
 

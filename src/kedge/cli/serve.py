@@ -1,0 +1,91 @@
+"""`kedge serve`: the HTTP server, until a signal ends it."""
+
+import argparse
+import asyncio
+import os
+
+_ABOUT = """\
+Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
+OpenCode's SDKs work with it. When it is ready it prints one line with its address. Ctrl-C stops it:
+running turns are interrupted and recorded; a second Ctrl-C leaves at once.
+"""
+_MORE = """\
+environment:
+  KEDGE_SERVER_PASSWORD     what clients must say (HTTP Basic); needed to listen on other addresses
+  KEDGE_SERVER_USERNAME     their user name; "opencode" unless set
+  KEDGE_DATA_DIR            as --data
+  KEDGE_DATABASE_URL        as --database
+OPENCODE_SERVER_PASSWORD and OPENCODE_SERVER_USERNAME are read as well.
+
+examples:
+  kedge serve                                 this folder, on http://127.0.0.1:4096
+  kedge serve --port 0 ~/project              any free port
+  KEDGE_SERVER_PASSWORD=... kedge serve --hostname 0.0.0.0
+"""
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser."""
+    command = commands.add_parser(
+        "serve",
+        help="serve sessions over HTTP, for OpenCode's clients and others",
+        description=_ABOUT,
+        epilog=_MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument(
+        "directory",
+        nargs="?",
+        default=".",
+        metavar="DIRECTORY",
+        help="where clients work that name no directory (default: here)",
+    )
+    command.add_argument(
+        "--hostname", default="127.0.0.1", help="address to listen on (%(default)s)"
+    )
+    command.add_argument(
+        "--port", type=int, default=4096, help="port; 0 takes a free one (%(default)s)"
+    )
+    command.add_argument("--data", metavar="DIR", help="folder for everything that is kept")
+    command.add_argument("--database", metavar="URL", help="a file, or a postgresql:// address")
+    command.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="allow a web page's origin, such as https://example.com; can be given several times",
+    )
+    command.add_argument(
+        "--root", metavar="DIR", help="refuse clients that work outside of this folder"
+    )
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out."""
+    from kedge.engine.worktrees import find_directory
+    from kedge.server.serving import run as serve
+    from kedge.server.settings import ServerSettings, password_in, username_in
+
+    settings = ServerSettings(
+        hostname=options.hostname,
+        port=options.port,
+        cors=tuple(options.cors),
+        root=None if options.root is None else find_directory(options.root),
+        password=password_in(os.environ),
+        username=username_in(os.environ),
+    )
+    asyncio.run(
+        serve(
+            _announce,
+            directory=options.directory,
+            settings=settings,
+            data_dir=options.data,
+            database=options.database,
+        )
+    )
+    return 0
+
+
+def _announce(url: str) -> None:
+    print(f"kedge listening on {url}", flush=True)

@@ -1,0 +1,151 @@
+"""A request as handlers see it: decoded, with the place and the session that it speaks of."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import InvalidInput, TooLarge
+from kedge.engine.engine import Place
+from kedge.engine.session import Session
+from kedge.engine.worktrees import real_path
+from kedge.server.answers import Receive
+from kedge.server.backend import Backend
+from kedge.server.errors import BadRequest, ClientGone, SlowBody
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+_DIRECTORY_HEADER = b"x-opencode-directory"
+_BODY_PATIENCE = 30
+"""Seconds until the next piece of a body has to be there."""
+
+
+class NoQuery(msgspec.Struct, frozen=True):
+    """No query but the directory, which every route understands."""
+
+
+class NoBody(msgspec.Struct, frozen=True):
+    """No body; what is sent all the same is not looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Generic[Q, B]):
+    """What a client asked for."""
+
+    backend: Backend
+    path: Mapping[str, str]
+    """The parameters in the path."""
+    query: Q
+    body: B
+    headers: Mapping[bytes, bytes]
+    asked: Mapping[str, str]
+    """The query as it came."""
+    url: str
+    """The path and query as they came."""
+
+    @property
+    def directory(self) -> str:
+        """Where the client works: said in the query, else in a header, else where the server was
+        started. It may not exist."""
+        said = self.asked.get("directory") or _decoded(self.headers.get(_DIRECTORY_HEADER, b""))
+        here = self.backend.engine.directory
+        if not said:
+            return str(here)
+        found = real_path(os.path.join(here, said))
+        self.backend.settings.check_root(found)
+        return found
+
+    @property
+    def names_directory(self) -> bool:
+        """Whether the query says a directory, which for lists is a filter."""
+        return bool(self.asked.get("directory"))
+
+    async def place(self) -> Place:
+        """The directory of the request with its project."""
+        engine = self.backend.engine
+        directory = self.directory
+        if directory == engine.place.directory:
+            return await engine.here()
+        return await engine.locate(directory)
+
+    async def session(self) -> Session:
+        """The session that the path names."""
+        found = await self.backend.engine.sessions.get(self.path["sessionID"])
+        self.backend.settings.check_root(found.info.directory)
+        return found
+
+
+def _decoded(header: bytes) -> str:
+    return unquote(header.decode("latin-1"), errors="strict") if header else ""
+
+
+def parsed_query(raw: bytes) -> dict[str, str]:
+    """The query by key; a key that is there twice is refused, as nobody knows which one counts."""
+    if not raw:
+        return {}
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise BadRequest("the query is not UTF-8 in percent encoding", "Query") from None
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        raise BadRequest(f"Expected one value, got several\n  at [{wire.encode(twice)}]", "Query")
+    return found
+
+
+def query_value(asked: Mapping[str, str], kind: type[Q]) -> Q:
+    """The query as a value; keys that it does not know are ignored."""
+    try:
+        return msgspec.convert(asked, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(str(error), "Query") from None
+
+
+def body_value(raw: bytes, kind: Any, may_be_absent: bool) -> Any:  # noqa: ANN401 - a union is no type
+    """The body as a value."""
+    if not raw.strip():
+        if not may_be_absent:
+            raise BadRequest("Expected object, got undefined", "Payload")
+        raw = b"{}"
+    try:
+        return wire.decode(raw, kind)
+    except InvalidInput as error:
+        raise BadRequest(str(error), "Payload") from None
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+    """The whole body, unless it is too large or does not come."""
+    _check_length(headers.get(b"content-length", b"0"), limit)
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            message = await asyncio.wait_for(receive(), _BODY_PATIENCE)
+        except TimeoutError:
+            raise SlowBody from None
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise _too_large(limit)
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return b"".join(pieces)
+
+
+def _check_length(said: bytes, limit: int) -> None:
+    if not said.isdigit():
+        raise BadRequest("content-length is not a number", "Headers")
+    if len(said) > len(str(limit)) or int(said) > limit:
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"a request may have at most {limit} bytes")

@@ -1,0 +1,151 @@
+"""Which function answers which request: routes are declared beside their functions, and found by
+walking the segments of a path."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from kedge.server.answers import Answer, Stream
+from kedge.server.requests import NoBody, NoQuery, Request
+
+Handler: TypeAlias = Callable[[Request[Any, Any]], Awaitable[Answer | Stream]]
+H = TypeVar("H", bound=Callable[..., Awaitable[Answer | Stream]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One method of one path, with everything that its description in `/doc` needs."""
+
+    method: str
+    path: str
+    """With parameters in braces: `/session/{sessionID}`."""
+    operation: str
+    """OpenCode's operation id, or one of kedge's own that begins with `kedge.`."""
+    handler: Handler
+    query: type[msgspec.Struct]
+    body: Any
+    body_may_be_absent: bool
+    answer: Any
+    """The type of the JSON answer, or `bytes` or `None`; for a stream, that of its events."""
+    status: int
+    media_type: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's documentation."""
+        return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of what stands in braces."""
+        return [part[1:-1] for part in _segments(self.path) if part.startswith("{")]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The routes of one area, as its module declares them."""
+
+    all: list[Route] = field(default_factory=list)
+
+    def get(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
+        return self.add("GET", path, operation, **said)
+
+    def post(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
+        return self.add("POST", path, operation, **said)
+
+    def patch(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
+        return self.add("PATCH", path, operation, **said)
+
+    def delete(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
+        return self.add("DELETE", path, operation, **said)
+
+    def put(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
+        return self.add("PUT", path, operation, **said)
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        operation: str,
+        *,
+        query: type[msgspec.Struct] = NoQuery,
+        body: Any = NoBody,  # noqa: ANN401 - a union is no type
+        body_may_be_absent: bool = False,
+        answer: Any = None,  # noqa: ANN401 - a union is no type
+        status: int = 200,
+        media_type: str = "application/json",
+    ) -> Callable[[H], H]:
+        """Declare that the function below answers these requests."""
+
+        def declare(handler: H) -> H:
+            self.all.append(
+                Route(
+                    method=method,
+                    path=path,
+                    operation=operation,
+                    handler=handler,
+                    query=query,
+                    body=body,
+                    body_may_be_absent=body_may_be_absent,
+                    answer=answer,
+                    status=status,
+                    media_type=media_type,
+                )
+            )
+            return handler
+
+        return declare
+
+
+class _Node:
+    __slots__ = ("below", "name", "parameter", "routes")
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.below: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.routes: dict[str, Route] = {}
+
+
+class Router:
+    """Finds the route of a request; case and superfluous slashes do not matter, as in OpenCode."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._root = _Node()
+        for route in routes:
+            self._insert(route)
+
+    def _insert(self, route: Route) -> None:
+        node = self._root
+        for part in _segments(route.path):
+            if part.startswith("{"):
+                node.parameter = node.parameter or _Node(part[1:-1])
+                assert node.parameter.name == part[1:-1], f"two names for one place: {route.path}"
+                node = node.parameter
+            else:
+                node = node.below.setdefault(part.lower(), _Node())
+        assert route.method not in node.routes, f"declared twice: {route.method} {route.path}"
+        node.routes[route.method] = route
+
+    def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes of a path by method, none if there is no such path; and its parameters."""
+        node: _Node | None = self._root
+        parameters: dict[str, str] = {}
+        for part in _segments(path):
+            assert node is not None
+            exact = node.below.get(part) or node.below.get(part.lower())
+            if exact is None and node.parameter is not None:
+                parameters[node.parameter.name] = part
+                exact = node.parameter
+            if exact is None:
+                return {}, {}
+            node = exact
+        assert node is not None
+        return node.routes, parameters
+
+
+def _segments(path: str) -> Iterator[str]:
+    return (part for part in path.split("/") if part)

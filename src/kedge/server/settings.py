@@ -1,0 +1,76 @@
+"""How a server is reached, and by whom."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kedge.domain.errors import CannotListen, InvalidInput, PathRefused
+
+DEFAULT_PORT = 4096
+DEFAULT_USERNAME = "opencode"
+_LARGEST_BODY = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """Settings of a server."""
+
+    hostname: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    """0 takes one that is free."""
+    cors: tuple[str, ...] = ()
+    """Origins that may use the server from a browser, beside those that OpenCode's clients have."""
+    password: str | None = None
+    """Without one, only this machine can use the server."""
+    username: str = DEFAULT_USERNAME
+    root: str | None = None
+    """Clients may only work in this folder and below it."""
+    max_body: int = _LARGEST_BODY
+    """Bytes that a request may have."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InvalidInput(f"{self.port} is no port; give one from 0 to 65535", field="port")
+        for origin in self.cors:
+            if "://" not in origin and origin != "*":
+                raise InvalidInput(
+                    f"{origin!r} is no origin; give one such as https://example.com", field="cors"
+                )
+        if not self.is_local and not self.password:
+            raise CannotListen(
+                f"listening on {self.hostname} lets other machines run commands here: set"
+                " KEDGE_SERVER_PASSWORD first, or listen on 127.0.0.1"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.hostname)
+
+    def check_root(self, directory: str) -> None:
+        """Refuse a directory that is not for clients."""
+        if self.root is None or directory == self.root:
+            return
+        if not directory.startswith(self.root.rstrip("/") + "/"):
+            raise PathRefused(f"this server works in {self.root} only")
+
+
+def password_in(environ: Mapping[str, str]) -> str | None:
+    """The password that the environment sets, under kedge's name or OpenCode's."""
+    return environ.get("KEDGE_SERVER_PASSWORD") or environ.get("OPENCODE_SERVER_PASSWORD")
+
+
+def username_in(environ: Mapping[str, str]) -> str:
+    """The user name that the environment sets, under kedge's name or OpenCode's."""
+    said = environ.get("KEDGE_SERVER_USERNAME") or environ.get("OPENCODE_SERVER_USERNAME")
+    return said or DEFAULT_USERNAME
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is this machine's own, seen from itself."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

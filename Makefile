@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed-$(subst /,_,$(PYTHON))
 CODE := src tests examples $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help install components check test torture bench lock build clean
+.PHONY: help install serve components check test torture bench lock build clean
 
 help: ## say what there is
 	@echo "kedge: every target first installs what it needs into .venv."
@@ -18,6 +18,9 @@ install: $(INSTALLED) ## make .venv with kedge (editable) and the locked tools
 $(INSTALLED): requirements.lock pyproject.toml scripts/install
 	@scripts/install "$(PYTHON)"
 	@touch $@
+
+serve: $(INSTALLED) ## serve this folder on http://127.0.0.1:4096 (ARGS="--port 0 DIR" for other than that)
+	@$(BIN)/kedge serve $(ARGS)
 
 components: $(INSTALLED) ## find or install the PostgreSQL that the tests use
 	@scripts/components

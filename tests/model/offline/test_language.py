@@ -95,6 +95,19 @@ def test_a_result_can_be_shown_after_a_call() -> None:
     assert commands_of("bash ls\nshow") == [c.Bash("ls"), c.Show()]
 
 
+def test_a_prompt_in_quotes_is_read_without_them() -> None:
+    """`opencode run` puts quotes around a message with blanks, and a backslash before others."""
+    assert commands_of('"write a.txt hi"') == [c.Write("a.txt", "hi\n")]
+    assert commands_of(r'"write a.txt \"hi\""') == [c.Write("a.txt", "hi")]
+    assert commands_of('"write a.txt one\nsay two"\n')[1] == c.Say("two")
+
+
+def test_quotes_inside_are_not_around_it() -> None:
+    """What only begins and ends with a quote is chat, as before."""
+    assert parse('"say this" or "that"') is None
+    assert parse('"') is None
+
+
 def test_blocks() -> None:
     """A block is literal, ends at its own marker, and is the text without the last newline."""
     prompt = """

@@ -21,6 +21,8 @@ _BEGINNING = re.compile(
     rf"(?:(?:help|show)\Z|(?:{'|'.join(VERBS.keys() - {'help', 'show'})})(?=[ \t]|\Z))"
 )
 
+_QUOTES_INSIDE = re.compile(r'(?<!\\)"')
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -40,6 +42,7 @@ class Script:
 
 def parse(prompt: str) -> Script | None:
     """The script that a prompt is, or None if it is not meant as one."""
+    prompt = unquoted(prompt)
     first = Scanner(prompt).line()
     if first is None or not _BEGINNING.match(first):
         return None
@@ -56,6 +59,15 @@ def parse(prompt: str) -> Script | None:
             if isinstance(error, Unclosed):
                 break
     return Script(problems=tuple(problems)) if problems else Script(lines=tuple(lines))
+
+
+def unquoted(prompt: str) -> str:
+    """A prompt without the quotes that `opencode run` puts around a message with blanks."""
+    text = prompt.strip()
+    if len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
+        return prompt
+    inner = text[1:-1]
+    return inner.replace('\\"', '"') if _QUOTES_INSIDE.search(inner) is None else prompt
 
 
 def near_command(prompt: str) -> str | None:

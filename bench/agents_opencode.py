@@ -79,7 +79,7 @@ async def opencode_side(
     program: Path, worktree: Path, home: Path, url: str, subscribers: int
 ) -> AsyncIterator[OpenCodeSide]:
     """OpenCode on a worktree, with a home of its own, off the network."""
-    environ = _prepared(home, url)
+    environ = prepared(home, url)
     command = (str(program), "serve", "--hostname", "127.0.0.1", "--port", "0")
     async with AsyncExitStack() as stack:
         process = await stack.enter_async_context(
@@ -93,7 +93,8 @@ async def opencode_side(
         yield OpenCodeSide(process, address, worktree, ears)
 
 
-def _prepared(home: Path, url: str) -> dict[str, str]:
+def prepared(home: Path, url: str) -> dict[str, str]:
+    """The environment of an OpenCode with a home of its own, off the network."""
     config = home / "config" / "opencode"
     config.mkdir(parents=True)
     (config / "opencode.json").write_text(json.dumps(configuration(url)))

@@ -1,0 +1,106 @@
+"""Requests by the second, and what the load could ask at most of a server that does nothing."""
+
+import statistics
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPMethod
+
+from bench.figures import Figure, figure_of
+from bench.scratch import Scratch
+from bench.server_comparing import compared_rates
+from bench.server_filling import PAGE, Amount, check_alike, page_path, sessions_path
+from bench.server_http import request
+from bench.server_load import Loaded
+from bench.server_sides import Side
+from bench.server_stub import stub
+
+_WARM_UP = 2
+_SOME = 50
+"""How many sessions are asked for by turns, one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked again and again."""
+
+    name: str
+    requests: Sequence[Sequence[bytes]]
+    """Of each server, taken by turns."""
+    count: int
+    """Of each round."""
+    least: float | None
+
+
+async def requests(
+    scratch: Scratch, sides: Sequence[Side], wanted: Amount
+) -> AsyncIterator[Figure]:
+    """Every question to every server by turns, and then to the one that does nothing."""
+    for question in _questions(scratch, sides, wanted):
+        scratch.say(f"{question.name}: {' and '.join(side.name for side in sides)}")
+        rounds = [
+            [
+                await side.load.ask(asked, question.count)
+                for side, asked in zip(sides, question.requests, strict=True)
+            ]
+            for _ in range(_WARM_UP + scratch.size(15, 2))
+        ]
+        answers = list(zip(*rounds[_WARM_UP:], strict=True))
+        sizes = [statistics.median(each.size for each in side) for side in answers]
+        check_alike(question.name, sizes)
+        for figure in _figures(question, answers):
+            yield figure
+        yield await _ceiling(scratch, question, round(sizes[0]))
+
+
+def _questions(scratch: Scratch, sides: Sequence[Side], wanted: Amount) -> Iterator[_Question]:
+    yield _Question(
+        "GET session",
+        [[_get(side, f"/session/{id}") for id in side.filled.sessions[:_SOME]] for side in sides],
+        scratch.size(2_000, 40),
+        8,
+    )
+    yield _Question(
+        f"list of {wanted.sessions:,} sessions",
+        [[_get(side, sessions_path(wanted))] for side in sides],
+        scratch.size(40, 8),
+        8,
+    )
+    yield _Question(
+        f"page of {PAGE} of {wanted.messages:,} messages",
+        [[_get(side, page_path(side.filled))] for side in sides],
+        scratch.size(100, 8),
+        4,
+    )
+    new = {"title": "Measured"}
+    yield _Question(
+        "POST session",
+        [[request(side.port, HTTPMethod.POST, "/session", new)] for side in sides],
+        scratch.size(100, 8),
+        None,
+    )
+
+
+def _get(side: Side, path: str) -> bytes:
+    return request(side.port, HTTPMethod.GET, path)
+
+
+def _figures(question: _Question, answers: Sequence[Sequence[Loaded]]) -> Iterator[Figure]:
+    names = ("kedge", "OpenCode")
+    details: dict[str, float] = {}
+    for name, side in zip(names, answers, strict=False):
+        processor = statistics.mean(each.processor for each in side)
+        details |= {f"{name} us of a processor": processor * 1e6}
+    seconds = [[each.seconds for each in side] for side in answers]
+    yield from compared_rates(
+        f"server, {question.name}", seconds, least=question.least, details=details
+    )
+
+
+async def _ceiling(scratch: Scratch, question: _Question, size: int) -> Figure:
+    """The same load on a server that answers as much, and that costs nothing."""
+    async with stub(size) as (port, load):
+        asked = [request(port, HTTPMethod.GET, "/")]
+        rounds = [await load.ask(asked, question.count) for _ in range(scratch.size(5, 2))]
+    rates = [1 / each.seconds for each in rounds]
+    details = {"B": float(size)}
+    return figure_of(f"server, {question.name}: asked at most", rates, "/s", details=details)

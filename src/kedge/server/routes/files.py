@@ -1,0 +1,98 @@
+"""Files of the directory: listed, read, and found by name or by what is in them."""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from kedge.server.answers import Answer, json
+from kedge.server.checkout import changes
+from kedge.server.finding import Kind, Match, find_files, find_text
+from kedge.server.paths import FileContent, FileNode, list_folder, read_content
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+_USUAL = 10
+
+
+class PathQuery(msgspec.Struct, frozen=True):
+    """A path from the directory, or an absolute one inside of it."""
+
+    path: str
+
+
+class PatternQuery(msgspec.Struct, frozen=True):
+    """A regular expression in the syntax of Rust."""
+
+    pattern: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+
+
+class FilesQuery(msgspec.Struct, frozen=True):
+    """What names shall be like."""
+
+    query: str
+    dirs: Literal["true", "false"] = "true"
+    """Whether folders are found too."""
+    type: Kind | None = None
+    """Only files, or only folders."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = _USUAL
+
+
+class SymbolQuery(msgspec.Struct, frozen=True):
+    """What the names of symbols shall be like."""
+
+    query: str
+
+
+class FileStatus(msgspec.Struct, frozen=True):
+    """How a file differs from the last commit."""
+
+    path: str
+    added: int
+    removed: int
+    status: Literal["added", "deleted", "modified"]
+
+
+@routes.get("/file", "file.list", query=PathQuery, answer=list[FileNode])
+async def list_files(request: Request[PathQuery, NoBody]) -> Answer:
+    """The files and folders in a folder."""
+    return json(await asyncio.to_thread(list_folder, request.directory, request.query.path))
+
+
+@routes.get("/file/content", "file.read", query=PathQuery, answer=FileContent)
+async def read_file(request: Request[PathQuery, NoBody]) -> Answer:
+    """What is in a file."""
+    return json(await asyncio.to_thread(read_content, request.directory, request.query.path))
+
+
+@routes.get("/file/status", "file.status", answer=list[FileStatus])
+async def file_status(request: Request[NoQuery, NoBody]) -> Answer:
+    """The files that differ from the last commit."""
+    found = await asyncio.to_thread(changes, request.directory)
+    return json(
+        [FileStatus(each.file, each.additions, each.deletions, each.status) for each in found]
+    )
+
+
+@routes.get("/find", "find.text", query=PatternQuery, answer=list[Match])
+async def find_lines(request: Request[PatternQuery, NoBody]) -> Answer:
+    """Lines of files that match a regular expression."""
+    return json(await find_text(request.directory, request.query.pattern))
+
+
+@routes.get("/find/file", "find.files", query=FilesQuery, answer=list[str])
+async def find_names(request: Request[FilesQuery, NoBody]) -> Answer:
+    """Files and folders whose paths are like the query, the best first."""
+    query = request.query
+    kinds: list[Kind] = ["file", "directory"] if query.dirs == "true" else ["file"]
+    if query.type is not None:
+        kinds = [query.type]
+    return json(await find_files(request.directory, query.query, query.limit, kinds))
+
+
+@routes.get("/find/symbol", "find.symbols", query=SymbolQuery, answer=list[dict[str, Any]])
+async def find_symbols(request: Request[SymbolQuery, NoBody]) -> Answer:
+    """Symbols of the code: none, as kedge runs no language server."""
+    return json([])

@@ -1,0 +1,48 @@
+"""Version control: the branch of the directory, and what is not committed yet."""
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+
+from kedge.server.answers import Answer, json
+from kedge.server.checkout import Branches, Change, Mode, branches, changes, patches, raw_patch
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+_DIFF = "text/x-diff; charset=utf-8"
+
+
+class DiffQuery(msgspec.Struct, frozen=True):
+    """What to compare the directory with: the last commit, or the default branch."""
+
+    mode: Mode
+    context: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 3
+    """Lines around each change."""
+
+
+@routes.get("/vcs", "vcs.get", answer=Branches)
+async def get_branches(request: Request[NoQuery, NoBody]) -> Answer:
+    """The branch that is checked out, and the one that others begin with."""
+    return json(await asyncio.to_thread(branches, request.directory))
+
+
+@routes.get("/vcs/status", "vcs.status", answer=list[Change])
+async def get_status(request: Request[NoQuery, NoBody]) -> Answer:
+    """The files that differ from the last commit."""
+    return json(await asyncio.to_thread(changes, request.directory))
+
+
+@routes.get("/vcs/diff", "vcs.diff", query=DiffQuery, answer=list[Change])
+async def get_diff(request: Request[DiffQuery, NoBody]) -> Answer:
+    """What differs from the last commit or the default branch, as a patch for each file."""
+    query = request.query
+    return json(await asyncio.to_thread(patches, request.directory, query.mode, query.context))
+
+
+@routes.get("/vcs/diff/raw", "vcs.diff.raw", answer=bytes, media_type=_DIFF)
+async def get_raw_diff(request: Request[NoQuery, NoBody]) -> Answer:
+    """What differs from the last commit, as one patch."""
+    return Answer(await asyncio.to_thread(raw_patch, request.directory), type=_DIFF.encode())

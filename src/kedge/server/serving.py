@@ -22,7 +22,7 @@ from kedge.server.backend import Backend
 from kedge.server.gate import Gate
 from kedge.server.routes import ALL
 from kedge.server.settings import ServerSettings
-from kedge.server.streams import Streams
+from kedge.server.streams import streaming
 
 if TYPE_CHECKING:
     from granian.server.embed import Server
@@ -67,7 +67,7 @@ async def serving(
             open_engine(directory, data_dir=data_dir, database=database)
         )
         agent = await parts.enter_async_context(Agent(engine, environ=environ))
-        streams = Streams(engine)
+        streams = await parts.enter_async_context(streaming(engine, chosen))
         backend = Backend(engine=engine, agent=agent, settings=chosen, streams=streams)
         # The last is done first: those who still wait for an answer must not be kept waiting, nor
         # keep the agent and engine from closing.

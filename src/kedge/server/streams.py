@@ -1,13 +1,213 @@
-"""Streams of server-sent events."""
+"""All streams of events: what happens is read from the engine once, encoded once, sent to many."""
 
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from time import monotonic
+from typing import Literal
+
+from kedge.domain.errors import PathRefused
+from kedge.domain.events import (
+    EventProperties,
+    GlobalDisposed,
+    InstanceDisposed,
+    ServerResync,
+    SessionRequest,
+)
 from kedge.engine.engine import Engine
+from kedge.engine.events import Event, Subscription
+from kedge.server.answers import Receive, Send, Stream
+from kedge.server.frames import Frame
+from kedge.server.listener import Listener
+from kedge.server.recent import Recent
+from kedge.server.recovered import events_of_recovery
+from kedge.server.settings import ServerSettings
+from kedge.server.texts import Texts
+from kedge.store.cursors import EventCursor
+from kedge.store.verbs.eventlog import directory_events_after, events_after, log_head
+
+_log = logging.getLogger(__name__)
+_OURS = (SessionRequest.type, ServerResync.type)
+"""What processes of kedge tell each other, and what the engine tells this module alone."""
+_PAUSE = 0.0001
+"""Seconds between two rounds of sending, times the number of listeners: when much happens, it is
+sent together."""
+_RECOVERY_IS_NEWS = 60.0
+"""Seconds after the start in which listeners are told what was recovered."""
+_FLUSH_PATIENCE = 0.5
+_SETTLING = 0.06
+"""Seconds in which clients read what was sent."""
+
+
+@asynccontextmanager
+async def streaming(engine: Engine, settings: ServerSettings) -> AsyncIterator["Streams"]:
+    """The streams of an engine's events, for as long as the block lasts."""
+    async with engine.events.subscribe() as events:
+        streams = Streams(engine, settings, EventCursor.parse(events.cursor).seq)
+        follower = asyncio.create_task(streams.follow(events))
+        try:
+            yield streams
+        finally:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
 
 
 class Streams:
-    """All open streams of a server."""
+    """The listeners of a server, and what is recent for them."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, settings: ServerSettings, position: int) -> None:
+        self.recent = Recent(position)
+        self.texts = Texts(engine.ids)
         self._engine = engine
+        self._settings = settings
+        self._started = monotonic()
+        self._listeners: dict[Listener, None] = {}
+        self._round: asyncio.TimerHandle | None = None
+        self._last_round = 0.0
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __len__(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
+    def stream(self, directory: str | None, after: EventCursor | None) -> Stream:
+        """The events of a directory, or all, as an answer; after a cursor, or from now on."""
+
+        async def answer(receive: Receive, send: Send) -> None:
+            listener = Listener(self, directory, after, send)
+            self._listeners[listener] = None
+            try:
+                await listener.run(receive)
+            finally:
+                del self._listeners[listener]
+
+        return answer
 
     async def flushed(self) -> None:
-        """Wait until everything that has happened so far is on the sockets of those who listen."""
+        """Wait until everything that has happened so far is on the sockets of those who listen.
+
+        Those who do not read are not waited for any longer than others would notice.
+        """
+        if not self._listeners:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_PATIENCE):
+                await self._reached(await self._engine.store.read(log_head))
+                self._tell_all()
+                end = self.recent.end
+                late = [each for each in self._listeners if each.at is not None and each.at < end]
+                await asyncio.gather(*(each.sent(end) for each in late if not each.is_stuck))
+        await asyncio.sleep(_SETTLING)
+
+    def dispose(self, directory: str) -> None:
+        """Tell that everything in a directory starts afresh; its own streams end with that."""
+        self._engine.events.announce(InstanceDisposed(directory=directory), directory=directory)
+
+    def dispose_all(self) -> None:
+        """The same for every directory that somebody listens to, and for the server."""
+        here = str(self._engine.directory)
+        listened = {each.directory for each in self._listeners if each.directory is not None}
+        for directory in sorted({here, *listened}):
+            self.dispose(directory)
+        self._engine.events.announce(GlobalDisposed())
+
+    def payload(self, properties: EventProperties) -> str:
+        """The JSON of an event that is made up for one listener."""
+        return self._engine.events.frame(properties)
+
+    def cursor(self, position: int) -> str:
+        """The cursor of a place in the log."""
+        return self._engine.events.cursor_at(position)
+
+    async def why_useless(self, after: EventCursor) -> Literal["foreign", "future"] | None:
+        """Why a stream cannot go on after a cursor, if it cannot."""
+        if after.epoch != self._engine.store.epoch:
+            return "foreign"
+        head = await self._engine.store.read(log_head)
+        if after.seq > head:
+            return "future"
+        # It may have heard from another server what this one has yet to read.
+        await self._reached(after.seq)
+        return None
+
+    async def page(self, after: int, directory: str | None) -> tuple[bytes, int]:
+        """Frames from the log, and how far they reach; never farther than what is recent."""
+        until = self.recent.position
+        script = (
+            partial(events_after, after)
+            if directory is None
+            else partial(directory_events_after, directory, after, until)
+        )
+        found = [each for each in await self._engine.store.scan(script) if each.seq <= until]
+        position = found[-1].seq if found else until
+        return self._joined(map(self._engine.events.event_of, found), directory), position
+
+    async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
+        """What a listener has to hear that was there before this server was started."""
+        if monotonic() - self._started < _RECOVERY_IS_NEWS:
+            for session in self._engine.recovered:
+                events = await events_of_recovery(self._engine, session)
+                yield self._joined(events, directory)
+
+    async def follow(self, events: Subscription) -> None:
+        """Take in what happens."""
+        async for event in events:
+            try:
+                self._take(event)
+            except Exception:  # noqa: BLE001 - one bad event must not end all streams
+                _log.exception("an event cannot be told: %.200s", event.payload)
+
+    def _take(self, event: Event) -> None:
+        if self._is_for_clients(event):
+            for frame in self.texts.frames(event, self.recent.end):
+                self.recent.add(frame)
+        self.recent.position = max(self.recent.position, event.seq)
+        self._release()
+        for listener in self._listeners:
+            if listener.at is not None and listener.at < self.recent.start:
+                listener.drop()
+        if self._round is None and self._listeners:
+            loop = asyncio.get_running_loop()
+            due = self._last_round + _PAUSE * len(self._listeners)
+            self._round = loop.call_at(due, self._tell_all)
+
+    def _tell_all(self) -> None:
+        if self._round is not None:
+            self._round.cancel()
+            self._round = None
+        self._last_round = asyncio.get_running_loop().time()
+        for listener in self._listeners:
+            listener.wake()
+
+    def _joined(self, events: Iterable[Event], directory: str | None) -> bytes:
+        wanted = (Frame(event) for event in events if self._is_for_clients(event))
+        return b"".join(frame.seen_from(directory) for frame in wanted)
+
+    def _is_for_clients(self, event: Event) -> bool:
+        if event.type in _OURS:
+            return False
+        if event.directory is not None:
+            with suppress(PathRefused):
+                self._settings.check_root(event.directory)
+                return True
+            return False
+        return True
+
+    async def _reached(self, position: int) -> None:
+        """Wait until a stored event was taken in."""
+        if self.recent.position < position:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaited.append((position, future))
+            await future
+
+    def _release(self) -> None:
+        if not self._awaited:
+            return
+        waiting, self._awaited = self._awaited, []
+        for position, future in waiting:
+            if position > self.recent.position:
+                self._awaited.append((position, future))
+            elif not future.done():
+                future.set_result(None)

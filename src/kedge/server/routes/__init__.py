@@ -1,19 +1,22 @@
 """Every route of the server, by area."""
 
 from kedge.server.routes import (
+    agents,
+    api,
     asks,
+    config,
     events,
     files,
     health,
     history,
+    instance,
     later,
     listing,
     messages,
+    models,
+    projects,
     reverting,
     sessions,
-    listing,
-    messages,
-    history,
     turns,
     vcs,
 )
@@ -31,6 +34,12 @@ _AREAS = (
     events,
     files,
     vcs,
+    config,
+    models,
+    agents,
+    instance,
+    projects,
+    api,
     later,
 )
 ALL: list[Route] = [route for area in _AREAS for route in area.routes.all]

@@ -1,0 +1,78 @@
+"""What happens, as streams of server-sent events, and starting afresh."""
+
+from typing import Any
+
+import msgspec
+
+from kedge.domain.errors import InvalidCursor
+from kedge.domain.events import EventFrame
+from kedge.server.answers import TRUE, Answer, Stream
+from kedge.server.errors import BadRequest
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+from kedge.store.cursors import EventCursor
+
+routes = Routes()
+_SSE = "text/event-stream"
+_NOWHERE = EventCursor("", 0)
+
+
+class After(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a stream begins."""
+
+    after: str | None = None
+    """A cursor: the `id` of a frame. `Last-Event-ID`, which clients send by themselves when they
+    come back, counts more."""
+
+
+class GlobalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event with the place that it comes from."""
+
+    payload: EventFrame[dict[str, Any]]
+    directory: str | None = None
+    project: str | None = None
+
+
+@routes.get(
+    "/event", "event.subscribe", query=After, answer=EventFrame[dict[str, Any]], media_type=_SSE
+)
+async def directory_events(request: Request[After, NoBody]) -> Stream:
+    """The events of one directory."""
+    return request.backend.streams.stream(request.directory, _cursor(request))
+
+
+@routes.get("/global/event", "global.event", query=After, answer=GlobalEvent, media_type=_SSE)
+async def global_events(request: Request[After, NoBody]) -> Stream:
+    """The events of all directories."""
+    return request.backend.streams.stream(None, _cursor(request))
+
+
+@routes.post("/instance/dispose", "instance.dispose", answer=bool)
+async def dispose_instance(request: Request[NoQuery, NoBody]) -> Answer:
+    """Tell the listeners of a directory to start afresh; nothing that runs is touched."""
+    request.backend.streams.dispose(request.directory)
+    return TRUE
+
+
+@routes.post("/global/dispose", "global.dispose", answer=bool)
+async def dispose_everything(request: Request[NoQuery, NoBody]) -> Answer:
+    """Tell all listeners to start afresh; nothing that runs is touched."""
+    request.backend.streams.dispose_all()
+    return TRUE
+
+
+def _cursor(request: Request[After, NoBody]) -> EventCursor | None:
+    header = request.headers.get(b"last-event-id", b"").decode("latin-1")
+    if header:
+        try:
+            return EventCursor.parse(header)
+        except InvalidCursor:
+            # An error would be the end for a client that sends it by itself; so it is told to
+            # fetch everything anew, as with the cursor of another database.
+            return _NOWHERE
+    if not request.query.after:
+        return None
+    try:
+        return EventCursor.parse(request.query.after)
+    except InvalidCursor as error:
+        raise BadRequest(f'{error}\n  at ["after"]', "Query") from None

@@ -13,6 +13,7 @@ from kedge.domain.errors import (
     ConfigInvalid,
     InvalidInput,
     KedgeError,
+    MessageExists,
     ModelNotFound,
     SessionNotFound,
 )
@@ -302,12 +303,16 @@ async def test_options_of_the_wrong_kind(world: World, options: dict[str, Any]) 
 
 
 async def test_an_id_that_is_taken(world: World) -> None:
-    """A message is not written over."""
+    """A message is not written over; one of the model's is no prompt that could be asked again."""
     async with world.at_work() as scene:
         id = scene.engine.ids.message()
-        await scene.prompt("say one", message_id=id)
-        with pytest.raises(InvalidInput, match="exists already"):
-            await scene.prompt("say two", message_id=id)
+        first = await scene.prompt("say one", message_id=id)
+        assert await scene.prompt("say two", message_id=id) == first
+        with pytest.raises(MessageExists, match="exists already"):
+            await scene.prompt("say two", message_id=first.info.id)
+        with pytest.raises(MessageExists):
+            await scene.agent.shell(scene.session, "ls", message_id=id)
+        assert [text_of(each) for each in await scene.messages()] == ["say one", "one"]
         await check_usable(scene)
 
 

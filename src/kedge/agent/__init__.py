@@ -1,6 +1,7 @@
 """The agent: a loop that asks a model, does what it asks for, and asks again."""
 
-from kedge.agent.agent import Agent, PromptOptions
+from kedge.agent.agent import Agent
+from kedge.agent.prompting import PromptOptions
 from kedge.agent.settings import AgentSettings
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.call import Call

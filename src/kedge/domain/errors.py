@@ -76,6 +76,14 @@ class TooLarge(InvalidInput):
     """The input is larger than kedge accepts."""
 
 
+class MessageExists(InvalidInput):
+    """There is a message with this id already; it is not written over."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"a message {id} exists already", field="message_id")
+        self.id = id
+
+
 class PathRefused(InvalidInput):
     """kedge does not touch this path."""
 
@@ -108,6 +116,16 @@ class PartNotFound(NotFound):
 
     def __init__(self, id: str) -> None:
         super().__init__("Part", id)
+
+
+class ProjectNotFound(NotFound):
+    """There is no such project."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Project", id)
+
+    def _details(self) -> dict[str, Any]:
+        return {"projectID": self.id[:MESSAGE_LIMIT]}
 
 
 class DirectoryNotFound(NotFound):

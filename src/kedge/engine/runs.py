@@ -26,7 +26,7 @@ from kedge.store.port import Store
 from kedge.store.script import ScriptMaker
 from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, run_of, take_over
 from kedge.store.verbs.processes import processes_of
-from kedge.store.verbs.prompts import drop_prompts, waiting_prompts
+from kedge.store.verbs.prompts import drop_prompts, say_idle, waiting_prompts
 from kedge.store.verbs.requests import ask_to_stop
 
 _log = logging.getLogger(__name__)
@@ -144,6 +144,12 @@ class Runs:
             for lease in await self._held()
             if self.alive_in(lease.session_id)(lease.owner, lease.expired)
         }
+
+    async def abort(self, session_id: str) -> bool:
+        """As `stop`; of a session that is idle already, clients hear it once more: some wait for
+        it."""
+        script = partial(say_idle, session_id, is_alive=self.alive_in(session_id))
+        return await self._store.write(script) or await self.stop(session_id)
 
     async def stop(self, session_id: str) -> bool:
         """Ask the run of a session to end, wherever it is, and wait; tells whether it has ended.

@@ -180,8 +180,9 @@ class Session:
         await engine.store.write_bulk(partial(stop_and_delete, self.id, engine.runs.owner, now))
 
     async def abort(self) -> bool:
-        """Stop what runs in this session, in whatever process; tells whether it is idle now."""
-        return await self._engine.runs.stop(self.id)
+        """Stop what runs in this session, in whatever process; tells whether it is idle now, as
+        those who listen are told too if it was already."""
+        return await self._engine.runs.abort(self.id)
 
     async def children(self) -> list["Session"]:
         """The subtasks of this session."""

@@ -9,14 +9,16 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from kedge.agent.surroundings import Surroundings
 from kedge.domain import wire
-from kedge.domain.errors import InvalidInput, TooLarge
+from kedge.domain.errors import InvalidId, InvalidInput, TooLarge
+from kedge.domain.ids import check_id
 from kedge.engine.engine import Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
 from kedge.server.answers import Receive
 from kedge.server.backend import Backend
-from kedge.server.errors import BadRequest, ClientGone, SlowBody
+from kedge.server.errors import BadRequest, ClientGone, Kind, SlowBody
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -52,7 +54,12 @@ class Request(Generic[Q, B]):
     def directory(self) -> str:
         """Where the client works: said in the query, else in a header, else where the server was
         started. It may not exist."""
-        said = self.asked.get("directory") or _decoded(self.headers.get(_DIRECTORY_HEADER, b""))
+        said = (
+            self.asked.get("directory")
+            # As clients say it to routes that begin with /api.
+            or self.asked.get("location[directory]")
+            or _decoded(self.headers.get(_DIRECTORY_HEADER, b""))
+        )
         here = self.backend.engine.directory
         if not said:
             return str(here)
@@ -73,11 +80,41 @@ class Request(Generic[Q, B]):
             return await engine.here()
         return await engine.locate(directory)
 
+    async def known_place(self) -> Place:
+        """The same for those who only show something: quicker, and also of a directory that is
+        gone."""
+        return await self.backend.engine.look_up(self.directory)
+
+    async def surroundings(self) -> Surroundings:
+        """What can be read of the configuration, models and agents of the directory."""
+        place = await self.known_place()
+        return await self.backend.agent.surroundings_of(place.directory, place.worktree)
+
+    def id(self, prefix: str, name: str) -> str:
+        """An id in the path, if it can be one of its kind."""
+        return checked_id(prefix, self.path[name], name, kind="Params")
+
+    async def session_id(self) -> str:
+        """The id of the session that the path names; whether there is one shows when it is used."""
+        if self.backend.settings.root is not None:
+            await self.session()
+        return self.id("ses", "sessionID")
+
     async def session(self) -> Session:
         """The session that the path names."""
         found = await self.backend.engine.sessions.get(self.path["sessionID"])
         self.backend.settings.check_root(found.info.directory)
         return found
+
+
+def checked_id(prefix: str, value: str, *at: str | int, kind: Kind = "Payload") -> str:
+    """An id that a client sent, by default in the body, if it can be one of its kind; `at` is the
+    way to it."""
+    try:
+        return check_id(prefix, value)
+    except InvalidId as error:
+        way = "".join(f"[{wire.encode(step)}]" for step in at)
+        raise BadRequest(f"{error}\n  at {way}", kind) from None
 
 
 def _decoded(header: bytes) -> str:

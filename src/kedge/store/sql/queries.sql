@@ -145,6 +145,9 @@ ORDER BY pos DESC
 -- name: message_awaiting
 SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND awaiting = 1 ORDER BY pos
 
+-- name: message_await
+UPDATE message SET awaiting = 1 WHERE session_id = :session_id AND id = :id
+
 -- name: message_not_awaiting
 UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND id = :id
 

@@ -3,20 +3,23 @@
 from collections.abc import Callable, Sequence
 
 from kedge.domain import wire
-from kedge.domain.errors import InvalidInput
+from kedge.domain.errors import MessageExists
+from kedge.domain.events import SessionIdle
 from kedge.domain.messages import UserMessage
 from kedge.domain.parts import Part
 from kedge.domain.sessions import SessionInfo
+from kedge.domain.status import Idle
 from kedge.store.rows import join_message
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.changes import begin_task_turn
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.finals import make_final
-from kedge.store.verbs.leases import IsAlive, clock
+from kedge.store.verbs.leases import IsAlive, clock, status_event
 from kedge.store.verbs.messages import put_message_of
 from kedge.store.verbs.parts import put_part
 from kedge.store.verbs.sessions import (
     LockedSession,
+    about,
     lock_live_session,
     lock_session,
     save_session,
@@ -37,7 +40,7 @@ def put_prompt(
 ) -> Script[UserMessage]:
     """Store a prompt of a locked session: the message, its parts, then the session."""
     if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is not None:
-        raise InvalidInput(f"a message {message.id} exists already", field="message_id")
+        raise MessageExists(message.id)
     stored = yield from put_message_of(locked, message, awaiting=awaiting)
     if locked.info.parentID is not None:
         yield from begin_task_turn(message.sessionID, locked.next_pos, locked.info.parentID)
@@ -65,12 +68,29 @@ def queue_prompt(
     A revert has the session too, but would hide the prompt.
     """
     locked = yield from lock_live_session(message.sessionID)
-    held = yield from row("lease_lock", session_id=message.sessionID)
-    if held is None or held[1] is None or held[4] != "turn":
-        return None
-    if not is_alive(held[1], held[2] <= (yield from clock())):
+    if (yield from _busy_with(message.sessionID, is_alive)) != "turn":
         return None
     return (yield from put_prompt(locked, message, parts, change, now=now, awaiting=True))
+
+
+def ask_again(session_id: str, id: str, *, is_alive: IsAlive) -> Script[bool]:
+    """Let a prompt wait that no run has answered, and none is about to; tells whether it does."""
+    yield from lock_live_session(session_id)
+    if (yield from _busy_with(session_id, is_alive)) is not None:
+        return False
+    if (yield from rows("message_last_answers", session_id=session_id, id=id)):
+        return False
+    yield from run("message_await", session_id=session_id, id=id)
+    return True
+
+
+def _busy_with(session_id: str, is_alive: IsAlive) -> Script[str | None]:
+    """What somebody who lives has a locked session for."""
+    held = yield from row("lease_lock", session_id=session_id)
+    if held is None or held[1] is None:
+        return None
+    lives = is_alive(held[1], held[2] <= (yield from clock()))
+    return str(held[4]) if lives else None
 
 
 def waiting_prompts(session_id: str) -> Script[list[UserMessage]]:
@@ -86,6 +106,17 @@ def take_prompts(session_id: str, fence: Fence) -> Script[list[UserMessage]]:
     if found:
         yield from drop_prompts(session_id)
     return found
+
+
+def say_idle(session_id: str, *, is_alive: IsAlive) -> Script[bool]:
+    """Tell that a session is idle, if it is, and let no prompt wait for a run; tells whether."""
+    info = (yield from lock_live_session(session_id)).info
+    if (yield from _busy_with(session_id, is_alive)) is not None:
+        return False
+    yield from drop_prompts(session_id)
+    yield status_event(info, Idle())
+    yield about(info, SessionIdle(sessionID=session_id), "")
+    return True
 
 
 def drop_prompts(session_id: str) -> Script[None]:

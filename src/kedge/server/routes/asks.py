@@ -1,0 +1,83 @@
+"""Permissions and questions that runs wait for, and the answers of people."""
+
+import msgspec
+
+from kedge.domain.permissions import PermissionReply, PermissionRequest
+from kedge.domain.questions import QuestionRequest
+from kedge.server.answers import TRUE, Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+
+class ReplyBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said to a permission."""
+
+    reply: PermissionReply
+    message: str | None = None
+    """With a rejection: what the agent is to do instead."""
+
+
+class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said to a permission, in the words of the older route."""
+
+    response: PermissionReply
+
+
+class AnswersBody(msgspec.Struct, frozen=True, kw_only=True):
+    """For each question, in their order, the labels that were chosen."""
+
+    answers: list[list[str]]
+
+
+@routes.get("/permission", "permission.list", answer=list[PermissionRequest])
+async def permissions(request: Request[NoQuery, NoBody]) -> Answer:
+    """The permissions that sessions of a directory wait for, oldest first."""
+    asks = request.backend.engine.asks
+    return json(await asks.permissions(directory=request.directory))
+
+
+@routes.post("/permission/{requestID}/reply", "permission.reply", body=ReplyBody, answer=bool)
+async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
+    """Allow something once or always, or reject it."""
+    asks, body = request.backend.engine.asks, request.body
+    await asks.reply_permission(request.id("per", "requestID"), body.reply, body.message)
+    return TRUE
+
+
+@routes.post(
+    "/session/{sessionID}/permissions/{permissionID}",
+    "permission.respond",
+    body=ResponseBody,
+    answer=bool,
+)
+async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Answer:
+    """The older way to reply to a permission."""
+    id = request.id("per", "permissionID")
+    session = await request.session()
+    asks = request.backend.engine.asks
+    await asks.reply_permission(id, request.body.response, session_id=session.id)
+    return TRUE
+
+
+@routes.get("/question", "question.list", answer=list[QuestionRequest])
+async def questions(request: Request[NoQuery, NoBody]) -> Answer:
+    """The questions that sessions of a directory wait for, oldest first."""
+    asks = request.backend.engine.asks
+    return json(await asks.questions(directory=request.directory))
+
+
+@routes.post("/question/{requestID}/reply", "question.reply", body=AnswersBody, answer=bool)
+async def reply_question(request: Request[NoQuery, AnswersBody]) -> Answer:
+    """Answer questions."""
+    asks = request.backend.engine.asks
+    await asks.reply_question(request.id("que", "requestID"), request.body.answers)
+    return TRUE
+
+
+@routes.post("/question/{requestID}/reject", "question.reject", answer=bool)
+async def reject_question(request: Request[NoQuery, NoBody]) -> Answer:
+    """Say that questions will not be answered, which ends the turn."""
+    await request.backend.engine.asks.reject_question(request.id("que", "requestID"))
+    return TRUE

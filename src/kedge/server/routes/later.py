@@ -1,0 +1,97 @@
+"""What OpenCode's clients may ask for that kedge does not do yet: it says so, and does nothing."""
+
+from kedge.server.answers import Answer
+from kedge.server.errors import NotBuilt
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Handler, Routes
+
+routes = Routes()
+
+_LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "sharing sessions comes with a later version": (
+        ("POST", "/session/{sessionID}/share", "session.share"),
+        ("DELETE", "/session/{sessionID}/share", "session.unshare"),
+    ),
+    "compaction comes with a later version": (
+        ("POST", "/session/{sessionID}/summarize", "session.summarize"),
+    ),
+    "commands come with a later version": (
+        ("POST", "/session/{sessionID}/command", "session.command"),
+        ("POST", "/session/{sessionID}/init", "session.init"),
+    ),
+    "worktrees come with a later version": (
+        ("GET", "/experimental/worktree", "worktree.list"),
+        ("POST", "/experimental/worktree", "worktree.create"),
+        ("DELETE", "/experimental/worktree", "worktree.remove"),
+        ("POST", "/experimental/worktree/reset", "worktree.reset"),
+    ),
+    "terminals come with a later version": (
+        ("GET", "/pty", "pty.list"),
+        ("POST", "/pty", "pty.create"),
+        ("GET", "/pty/shells", "pty.shells"),
+        ("GET", "/pty/{ptyID}", "pty.get"),
+        ("PUT", "/pty/{ptyID}", "pty.update"),
+        ("DELETE", "/pty/{ptyID}", "pty.remove"),
+        ("GET", "/pty/{ptyID}/connect", "pty.connect"),
+        ("POST", "/pty/{ptyID}/connect-token", "pty.connectToken"),
+    ),
+    "MCP servers come with a later version": (
+        ("POST", "/mcp", "mcp.add"),
+        ("POST", "/mcp/{name}/auth", "mcp.auth.start"),
+        ("DELETE", "/mcp/{name}/auth", "mcp.auth.remove"),
+        ("POST", "/mcp/{name}/auth/callback", "mcp.auth.callback"),
+        ("POST", "/mcp/{name}/auth/authenticate", "mcp.auth.authenticate"),
+        ("POST", "/mcp/{name}/connect", "mcp.connect"),
+        ("POST", "/mcp/{name}/disconnect", "mcp.disconnect"),
+    ),
+    "kedge keeps no keys: name them in the configuration or in the environment": (
+        ("PUT", "/auth/{providerID}", "auth.set"),
+        ("DELETE", "/auth/{providerID}", "auth.remove"),
+        ("POST", "/provider/{providerID}/oauth/authorize", "provider.oauth.authorize"),
+        ("POST", "/provider/{providerID}/oauth/callback", "provider.oauth.callback"),
+    ),
+    "kedge does not write configuration: edit opencode.json, it counts from the next prompt on": (
+        ("PATCH", "/config", "config.update"),
+        ("PATCH", "/global/config", "global.config.update"),
+    ),
+    "kedge does not change your repository beside what an agent does in it": (
+        ("POST", "/project/git/init", "project.initGit"),
+        ("POST", "/vcs/apply", "vcs.apply"),
+    ),
+    "kedge is upgraded by whatever installed it": (("POST", "/global/upgrade", "global.upgrade"),),
+    "sessions are not copied between servers; give several servers one PostgreSQL": (
+        ("POST", "/sync/start", "sync.start"),
+        ("POST", "/sync/replay", "sync.replay"),
+        ("POST", "/sync/steal", "sync.steal"),
+        ("POST", "/sync/history", "sync.history.list"),
+    ),
+    "kedge does not steer terminal UIs": (
+        ("POST", "/tui/append-prompt", "tui.appendPrompt"),
+        ("POST", "/tui/open-help", "tui.openHelp"),
+        ("POST", "/tui/open-sessions", "tui.openSessions"),
+        ("POST", "/tui/open-themes", "tui.openThemes"),
+        ("POST", "/tui/open-models", "tui.openModels"),
+        ("POST", "/tui/submit-prompt", "tui.submitPrompt"),
+        ("POST", "/tui/clear-prompt", "tui.clearPrompt"),
+        ("POST", "/tui/execute-command", "tui.executeCommand"),
+        ("POST", "/tui/show-toast", "tui.showToast"),
+        ("POST", "/tui/publish", "tui.publish"),
+        ("POST", "/tui/select-session", "tui.selectSession"),
+        ("GET", "/tui/control/next", "tui.control.next"),
+        ("POST", "/tui/control/response", "tui.control.response"),
+    ),
+}
+"""By reason: the method, path and operation id of what is not built."""
+
+
+def _refusing(reason: str) -> Handler:
+    async def refuse(request: Request[NoQuery, NoBody]) -> Answer:
+        raise NotBuilt(f"Not built: {reason}")
+
+    refuse.__doc__ = f"Not built: {reason}."
+    return refuse
+
+
+for _reason, _group in _LATER.items():
+    for _method, _path, _operation in _group:
+        routes.add(_method, _path, _operation, status=501)(_refusing(_reason))

@@ -1,0 +1,76 @@
+"""Reverts: take back what a session did since a message, look first, and put it back again."""
+
+from typing import Literal
+
+import msgspec
+
+from kedge.domain.receipts import Receipt
+from kedge.domain.sessions import SessionInfo
+from kedge.engine.session import Session
+from kedge.server.answers import Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+
+class RevertBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to go back to, and how; all but the ids is kedge's own."""
+
+    messageID: str
+    partID: str | None = None
+    strategy: Literal["merge", "overwrite", "abort"] = "merge"
+    """What to do with a file where the session's changes and those of others cannot be told apart:
+    leave it alone, put it back all the same, or do nothing at all."""
+    dryRun: bool = False
+    """Only say what would be done."""
+    files: list[str] | None = None
+    """Only these and what is below them, seen from the session's directory."""
+    scope: Literal["all", "messages", "files"] = "all"
+    """What goes back."""
+
+
+class RevertedSession(SessionInfo, frozen=True, kw_only=True):
+    """A session, and what was done to its files."""
+
+    receipt: Receipt
+
+
+@routes.post(
+    "/session/{sessionID}/revert", "session.revert", body=RevertBody, answer=RevertedSession
+)
+async def revert(request: Request[NoQuery, RevertBody]) -> Answer:
+    """Take a session's changes since a message or part out of the files, and hide what came since.
+
+    The next prompt makes it final; until then `unrevert` takes it back.
+    """
+    body = request.body
+    message_id = checked_id("msg", body.messageID, "messageID")
+    part_id = None if body.partID is None else checked_id("prt", body.partID, "partID")
+    session = await request.session()
+    receipt = await session.revert(
+        message_id,
+        part_id,
+        strategy=body.strategy,
+        dry_run=body.dryRun,
+        files=body.files,
+        scope=body.scope,
+    )
+    return await _told(session, receipt)
+
+
+@routes.post("/session/{sessionID}/unrevert", "session.unrevert", answer=RevertedSession)
+async def unrevert(request: Request[NoQuery, NoBody]) -> Answer:
+    """Put back what `revert` took out."""
+    session = await request.session()
+    return await _told(session, await session.unrevert())
+
+
+async def _told(session: Session, receipt: Receipt) -> Answer:
+    info = session.info
+    if info.revert is not None:
+        # Not stored: it can be told from what is.
+        diff = await session.reverted_diff()
+        info = msgspec.structs.replace(info, revert=msgspec.structs.replace(info.revert, diff=diff))
+    fields = {name: getattr(info, name) for name in info.__struct_fields__}
+    return json(RevertedSession(receipt=receipt, **fields))

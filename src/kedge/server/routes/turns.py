@@ -1,0 +1,163 @@
+"""Turns: prompts, a person's own commands, and the end of either."""
+
+from typing import Any
+
+import msgspec
+
+from kedge.agent import PromptOptions
+from kedge.domain import wire
+from kedge.domain.errors import SessionNotFound
+from kedge.domain.extras import plain
+from kedge.domain.messages import MessageModel, MessageWithParts, OutputFormat
+from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskModel
+from kedge.domain.values import Value
+from kedge.server.answers import NOTHING, TRUE, Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+
+class TextInput(Value, tag_field="type", tag="text", frozen=True, kw_only=True):
+    """Text of the person."""
+
+    id: str | None = None
+    text: str
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    time: PartTime | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FileInput(Value, tag_field="type", tag="file", frozen=True, kw_only=True):
+    """A file to attach: a `file:` or `data:` address."""
+
+    id: str | None = None
+    mime: str
+    filename: str | None = None
+    url: str
+    source: FilePartSource | None = None
+
+
+class AgentInput(Value, tag_field="type", tag="agent", frozen=True, kw_only=True):
+    """An agent that the prompt names."""
+
+    id: str | None = None
+    name: str
+    source: SourceText | None = None
+
+
+class SubtaskInput(Value, tag_field="type", tag="subtask", frozen=True, kw_only=True):
+    """A task for a session of its own."""
+
+    id: str | None = None
+    prompt: str
+    description: str
+    agent: str
+    model: SubtaskModel | None = None
+    command: str | None = None
+
+
+class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt; what it leaves out is the configuration's to say."""
+
+    parts: list[TextInput | FileInput | AgentInput | SubtaskInput]
+    messageID: str | None = None
+    model: MessageModel | None = None
+    agent: str | None = None
+    noReply: bool | None = None
+    """Only store the prompt."""
+    tools: dict[str, bool] | None = None
+    system: str | None = None
+    variant: str | None = None
+    format: OutputFormat | None = None
+
+    def options(self) -> PromptOptions:
+        """What is said with the prompt."""
+        return PromptOptions(
+            agent=self.agent,
+            model=self.model,
+            variant=self.variant,
+            system=self.system,
+            tools=self.tools,
+            format=self.format,
+            no_reply=bool(self.noReply),
+            message_id=_message_id(self.messageID),
+        )
+
+    def prompt(self) -> list[dict[str, Any]]:
+        """The parts, with the ids that the client gave them."""
+        for at, part in enumerate(self.parts):
+            if part.id is not None:
+                checked_id("prt", part.id, "parts", at, "id")
+        return [plain(part) for part in self.parts]
+
+
+class ShellBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's own command."""
+
+    agent: str
+    command: str
+    model: MessageModel | None = None
+    messageID: str | None = None
+
+
+@routes.post(
+    "/session/{sessionID}/message", "session.prompt", body=PromptBody, answer=MessageWithParts
+)
+async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
+    """Ask, and wait for the answer: the last message of it.
+
+    A client that goes away does not stop the turn. A prompt whose `messageID` is there already is
+    not asked again: it is answered with what became of it.
+    """
+    parts, options = request.body.prompt(), request.body.options()
+    answer = await request.backend.agent.prompt(await request.session(), parts, **options)
+    # Some clients stop to listen as soon as they have the answer.
+    await request.backend.streams.flushed()
+    return _uncompressed(answer)
+
+
+@routes.post(
+    "/session/{sessionID}/prompt_async", "session.prompt_async", body=PromptBody, status=204
+)
+async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
+    """Ask, and hear of the answer as events."""
+    parts, options = request.body.prompt(), request.body.options()
+    await request.backend.agent.submit(await request.session(), parts, **options)
+    return NOTHING
+
+
+@routes.post("/session/{sessionID}/shell", "session.shell", body=ShellBody, answer=MessageWithParts)
+async def shell(request: Request[NoQuery, ShellBody]) -> Answer:
+    """Run a person's own command, and wait for its end."""
+    body = request.body
+    answer = await request.backend.agent.shell(
+        await request.session(),
+        body.command,
+        agent=body.agent,
+        model=body.model,
+        message_id=_message_id(body.messageID),
+    )
+    await request.backend.streams.flushed()
+    return json(answer)
+
+
+@routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
+async def abort(request: Request[NoQuery, NoBody]) -> Answer:
+    """Stop what runs in a session; answers when it is idle, or after ten seconds."""
+    try:
+        session = await request.session()
+        await request.backend.agent.abort(session)
+    except SessionNotFound:
+        # It does not run, which is all that was asked for.
+        return TRUE
+    return TRUE
+
+
+def _message_id(given: str | None) -> str | None:
+    return None if given is None else checked_id("msg", given, "messageID")
+
+
+def _uncompressed(answer: MessageWithParts) -> Answer:
+    return Answer(wire.encode(answer).encode(), may_be_compressed=False)

@@ -22,7 +22,7 @@ from bench.server_turns import turns
 from bench.trees import committed, sizes
 from tests.support.opencode import OpenCodeUnavailable, install
 
-_SETTLES = 2.0
+_SETTLES = 2
 """Seconds between two looks at what a server holds when the run is over."""
 
 
@@ -79,7 +79,7 @@ async def _side(stack: AsyncExitStack, program: Program, filled: Filled, wanted:
 async def _held(scratch: Scratch, sides: Sequence[Side]) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in sides]
     for _ in range(scratch.size(3, 2)):
-        await asyncio.sleep(_SETTLES)
+        await asyncio.sleep(scratch.size(_SETTLES, 0))
         for side, held in zip(sides, found, strict=True):
             held.append(resident(side.pid))
     return found

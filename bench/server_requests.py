@@ -34,7 +34,8 @@ class _Question:
 async def requests(
     scratch: Scratch, sides: Sequence[Side], wanted: Amount
 ) -> AsyncIterator[Figure]:
-    """Every question to every server by turns, and then to the one that does nothing."""
+    """Every question to every server by turns, and then as much to one that does nothing."""
+    sizes: list[tuple[_Question, int]] = []
     for question in _questions(scratch, sides, wanted):
         scratch.say(f"{question.name}: {' and '.join(side.name for side in sides)}")
         rounds = [
@@ -45,18 +46,20 @@ async def requests(
             for _ in range(_WARM_UP + scratch.size(15, 2))
         ]
         answers = list(zip(*rounds[_WARM_UP:], strict=True))
-        sizes = [statistics.median(each.size for each in side) for side in answers]
-        check_alike(question.name, sizes)
+        found = [statistics.median(each.size for each in side) for side in answers]
+        check_alike(question.name, found)
+        sizes.append((question, round(found[0])))
         for figure in _figures(question, answers):
             yield figure
-        yield await _ceiling(scratch, question, round(sizes[0]))
+    async for figure in _most(scratch, sizes):
+        yield figure
 
 
 def _questions(scratch: Scratch, sides: Sequence[Side], wanted: Amount) -> Iterator[_Question]:
     yield _Question(
         "GET session",
         [[_get(side, f"/session/{id}") for id in side.filled.sessions[:_SOME]] for side in sides],
-        scratch.size(2_000, 40),
+        scratch.size(1_000, 40),
         8,
     )
     yield _Question(
@@ -96,11 +99,12 @@ def _figures(question: _Question, answers: Sequence[Sequence[Loaded]]) -> Iterat
     )
 
 
-async def _ceiling(scratch: Scratch, question: _Question, size: int) -> Figure:
-    """The same load on a server that answers as much, and that costs nothing."""
-    async with stub(size) as (port, load):
-        asked = [request(port, HTTPMethod.GET, "/")]
-        rounds = [await load.ask(asked, question.count) for _ in range(scratch.size(5, 2))]
-    rates = [1 / each.seconds for each in rounds]
-    details = {"B": float(size)}
-    return figure_of(f"server, {question.name}: asked at most", rates, "/s", details=details)
+async def _most(scratch: Scratch, sizes: Sequence[tuple[_Question, int]]) -> AsyncIterator[Figure]:
+    """What the load could ask if answers of these sizes cost nothing."""
+    async with stub() as (port, asking):
+        for question, size in sizes:
+            asked = [request(port, HTTPMethod.GET, f"/{size}")]
+            rounds = [await asking.ask(asked, question.count) for _ in range(scratch.size(5, 2))]
+            rates = [1 / each.seconds for each in rounds]
+            name = f"server, {question.name}: asked at most"
+            yield figure_of(name, rates, "/s", details={"B": float(size)})

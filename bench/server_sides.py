@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,9 @@ def kedge_program(worktree: Path, home: Path, model_url: str) -> Program:
 def opencode_program(program: Path, worktree: Path, home: Path, model_url: str) -> Program:
     """The real OpenCode, off the network."""
     command = (str(program), "serve", "--hostname", "127.0.0.1", "--port")
-    return Program("OpenCode", command, prepared(home, model_url), worktree)
+    # It complains of its own subscribers when there are many.
+    environ = {**prepared(home, model_url), "NODE_NO_WARNINGS": "1"}
+    return Program("OpenCode", command, environ, worktree)
 
 
 @asynccontextmanager
@@ -82,13 +84,17 @@ async def served(program: Program) -> AsyncIterator[Served]:
     async with started(
         *program.command, str(port), folder=program.worktree, environ=program.environ
     ) as process:
+        # It says where it listens, or ends without a word.
+        said = asyncio.create_task(process.line())
         try:
             async with asyncio.timeout(_STARTS):
-                healthy = await _first_answer(port, "/global/health") - begin
-                useful = await _first_answer(port, "/session?limit=1000") - begin
+                healthy = await _first_answer(port, "/global/health", said) - begin
+                useful = await _first_answer(port, "/session?limit=1000", said) - begin
             yield Served(process.pid, port, healthy, useful)
         finally:
-            await process.stop()
+            said.cancel()
+            with suppress(ProcessLookupError):
+                await process.stop()
 
 
 def _free_port() -> int:
@@ -97,7 +103,7 @@ def _free_port() -> int:
     return port
 
 
-async def _first_answer(port: int, path: str) -> float:
+async def _first_answer(port: int, path: str, said: asyncio.Task[str]) -> float:
     """When the first of many equal questions was answered."""
     asking: list[asyncio.Task[float | None]] = []
     try:
@@ -107,6 +113,8 @@ async def _first_answer(port: int, path: str) -> float:
             answers = [each.result() for each in asking if each.done()]
             if found := [at for at in answers if at is not None]:
                 return min(found)
+            if said.done():
+                said.result()
             asking = [each for each in asking if not each.done()]
     finally:
         for each in asking:

@@ -10,7 +10,7 @@ from bench.server_comparing import compared_memory, compared_times
 from bench.server_memory import resident
 from bench.server_sides import Program, served
 
-_SETTLES = 3.0
+_SETTLES = 3
 """Seconds after which a server that was asked something rests."""
 _LEAST = 2
 """kedge is to take half as long."""
@@ -28,7 +28,10 @@ async def starts(
 ) -> AsyncIterator[Figure]:
     """Starts on data that is there already."""
     scratch.say("starting: " + " and ".join(program.name for program in programs))
-    rounds = [[await _start(program) for program in programs] for _ in range(scratch.size(7, 2))]
+    rounds = [
+        [await _start(program, scratch.size(_SETTLES, 0)) for program in programs]
+        for _ in range(scratch.size(5, 2))
+    ]
     sides = list(zip(*rounds, strict=True))
     healthy = [[each.healthy for each in side] for side in sides]
     for figure in compared_times("server, start until it answers", healthy, least=_LEAST):
@@ -42,7 +45,7 @@ async def starts(
         yield figure
 
 
-async def _start(program: Program) -> _Start:
+async def _start(program: Program, settles: float) -> _Start:
     async with served(program) as server:
-        await asyncio.sleep(_SETTLES)
+        await asyncio.sleep(settles)
         return _Start(server.healthy, server.useful, resident(server.pid))

@@ -15,7 +15,8 @@ from bench.server_sides import Side
 from bench.server_turns import EVENTS, new_session, prompt
 
 _SESSIONS = 5
-_SETTLES = 1.0
+_SETTLES = 1
+"""Seconds in which what a server still does for the last round is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,9 @@ class _Sample:
 
 async def streams(scratch: Scratch, sides: Sequence[Side]) -> AsyncIterator[Figure]:
     """The same talk through every server by turns."""
-    talk = _Talk(scratch.size(200, 10), scratch.size(500, 100), scratch.size(8, 1))
+    talk = _Talk(scratch.size(200, 10), scratch.size(500, 100), scratch.size(4, 1))
     scratch.say(f"{talk.name}: {' and '.join(side.name for side in sides)}")
-    rounds = [[await _talk(side, talk) for side in sides] for _ in range(scratch.size(5, 2))]
+    rounds = [[await _sample(side, talk) for side in sides] for _ in range(scratch.size(3, 2))]
     samples = list(zip(*rounds, strict=True))
     for side, found in zip(sides, samples, strict=True):
         if missing := sum(each.missing for each in found):
@@ -76,7 +77,7 @@ async def streams(scratch: Scratch, sides: Sequence[Side]) -> AsyncIterator[Figu
         yield figure
 
 
-async def _talk(side: Side, talk: _Talk) -> _Sample:
+async def _sample(side: Side, talk: _Talk) -> _Sample:
     words = talk.words // _SESSIONS
     async with (
         listening(side.port, EVENTS, talk.subscribers, talk.words) as ears,

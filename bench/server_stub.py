@@ -1,6 +1,9 @@
-"""A server that does nothing but answer, to learn how much the load can ask at most."""
+"""A server that does nothing but answer, to learn how much the load can ask at most.
 
-import argparse
+It answers `/<number>` with so many bytes.
+"""
+
+import functools
 import selectors
 import socket
 import sys
@@ -14,16 +17,15 @@ _BUFFER = 64 * 1024
 
 
 @asynccontextmanager
-async def stub(size: int) -> AsyncIterator[tuple[int, Load]]:
-    """Its port and a load on it, with answers of so many bytes."""
-    async with started(sys.executable, "-m", __name__, str(size)) as process:
+async def stub() -> AsyncIterator[tuple[int, Load]]:
+    """Its port, and a load on it."""
+    async with started(sys.executable, "-m", __name__) as process:
         port = int(await process.line())
         async with load(port, process.pid) as asking:
             yield port, asking
 
 
-def _main(size: int) -> None:
-    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (size, b"x" * size)
+def _main() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
     with selectors.DefaultSelector() as selector:
@@ -36,16 +38,24 @@ def _main(size: int) -> None:
                     return
                 if key.fileobj is listening:
                     selector.register(listening.accept()[0], selectors.EVENT_READ)
-                    continue
-                assert isinstance(key.fileobj, socket.socket)
-                if key.fileobj.recv(_BUFFER):
-                    key.fileobj.sendall(answer)
-                else:
+                elif isinstance(key.fileobj, socket.socket) and not _answer(key.fileobj):
                     selector.unregister(key.fileobj)
                     key.fileobj.close()
 
 
+def _answer(connection: socket.socket) -> bool:
+    """Whether there was something to answer."""
+    asked = connection.recv(_BUFFER)
+    if asked:
+        connection.sendall(_text(asked.split(b" ", 2)[1]))
+    return bool(asked)
+
+
+@functools.cache
+def _text(path: bytes) -> bytes:
+    size = int(path[1:])
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (size, b"x" * size)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.server_stub")
-    parser.add_argument("size", type=int)
-    _main(parser.parse_args().size)
+    _main()

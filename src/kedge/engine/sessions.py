@@ -1,38 +1,21 @@
 """The sessions of a database: create, find, list, search, delete and restore them."""
 
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kedge.domain import wire
-from kedge.domain.errors import InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.naming import default_title, slug
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.sessions import ModelRef, SessionInfo, SessionTime
-from kedge.engine.inputs import (
-    check_flag,
-    check_limit,
-    check_path,
-    check_text,
-    check_time,
-    check_values,
-)
+from kedge.engine.inputs import check_limit, check_text, check_values
+from kedge.engine.listing import Listing, place_of, read_page
 from kedge.engine.session import NO_TOKENS, Session
-from kedge.engine.worktrees import real_path
 from kedge.store.cursors import PageCursor
-from kedge.store.script import Script
-from kedge.store.verbs.places import (
-    EVERYWHERE,
-    SessionPage,
-    directory_place,
-    path_place,
-    session_page,
-)
-from kedge.store.verbs.search import SearchHit, query_words, search, search_sessions
+from kedge.store.verbs.search import SearchHit, query_words, search
 from kedge.store.verbs.sessions import (
     create_session,
     deleted_sessions,
@@ -44,7 +27,7 @@ if TYPE_CHECKING:
     from kedge.engine.engine import Engine
 
 _FIRST_TIME = -(2**62)
-_SESSIONS, _FOUND, _HITS, _DELETED = "sessions", "found", "hits", "deleted"
+_HITS, _DELETED = "hits", "deleted"
 """The lists of which there are pages, as their cursors name them."""
 
 
@@ -143,41 +126,39 @@ class Sessions:
         *,
         directory: str | os.PathLike[str] | None = None,
         path: str | None = None,
+        project: str | None = None,
         everywhere: bool = False,
         roots: bool | None = None,
         archived: bool | None = None,
         start: int | float | None = None,
+        before: int | float | None = None,
         search: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> SessionList:
         """Sessions, the one changed last first: of the engine's project, unless told otherwise.
 
-        `directory` takes those of exactly this directory, `path` those at or below a path in the
-        project, `everywhere` those of all projects. `roots` and `archived` are True (only those),
-        False (none of those) or None (all). `start` leaves out what did not change since. With
-        `search`, only sessions that hold these words are listed, title matches first.
+        `directory` takes those of exactly this directory, `project` those of the project with this
+        id, `path` those at or below a path in the project, `everywhere` those of all projects.
+        `roots` and `archived` are True (only those), False (none of those) or None (all). `start`
+        leaves out what did not change since, `before` what did. With `search`, only sessions that
+        hold these words are listed, title matches first.
         """
-        check_limit(limit)
-        begin = _FIRST_TIME if start is None else math.ceil(check_time(start, "start"))
-        check_flag(roots, "roots")
-        check_flag(archived, "archived")
-        place = await self._place(directory, path, everywhere)
-        kind = _SESSIONS if search is None else _FOUND
-        after = None if cursor is None else PageCursor.parse(cursor, kind)
-        find: Callable[..., Script[SessionPage]] = session_page
-        if search is not None:
-            words = query_words(check_text(search, "search"))
-            if not words:
-                return SessionList([], None)
-            await self._engine.upkeep.index()
-            find = partial(search_sessions, words)
-        script = partial(
-            find, place, roots=roots, archived=archived, start=begin, after=after, limit=limit
+        listing = Listing(
+            directory=directory,
+            path=path,
+            project=project,
+            everywhere=everywhere,
+            roots=roots,
+            archived=archived,
+            start=start,
+            before=before,
+            search=search,
+            limit=limit,
+            cursor=cursor,
         )
-        page = await self._engine.store.scan(script)
-        handles = [Session(self._engine, info) for info in page.sessions]
-        return SessionList(handles, page.next.text(kind) if page.next else None)
+        infos, more = await read_page(self._engine, listing, lambda page: page.sessions)
+        return SessionList([Session(self._engine, info) for info in infos], more)
 
     async def search(
         self,
@@ -185,6 +166,7 @@ class Sessions:
         *,
         directory: str | os.PathLike[str] | None = None,
         path: str | None = None,
+        project: str | None = None,
         everywhere: bool = False,
         limit: int = 30,
         cursor: str | None = None,
@@ -195,7 +177,10 @@ class Sessions:
         accents do not matter.
         """
         check_limit(limit)
-        place = await self._place(directory, path, everywhere)
+        place = await place_of(
+            self._engine,
+            Listing(directory=directory, path=path, project=project, everywhere=everywhere),
+        )
         after = None if cursor is None else PageCursor.parse(cursor, _HITS)
         wanted = query_words(check_text(words, "words"))
         if not wanted:
@@ -223,18 +208,3 @@ class Sessions:
         script = partial(restore_session, check_id("ses", id))
         info = await self._engine.store.write_bulk(script)
         return Session(self._engine, info)
-
-    async def _place(
-        self, directory: str | os.PathLike[str] | None, path: str | None, everywhere: bool
-    ) -> str:
-        everywhere = bool(check_flag(everywhere, "everywhere"))
-        if sum((directory is not None, path is not None, everywhere)) > 1:
-            raise InvalidInput("give only one of directory, path and everywhere")
-        if everywhere:
-            return EVERYWHERE
-        if directory is not None:
-            # Not looked up: sessions of a folder that is gone can still be listed.
-            return directory_place(real_path(directory))
-        below = "" if path is None else str(check_path(path, "path")).strip("/")
-        below = "" if below == "." else below
-        return path_place((await self._engine.here()).project.id, below)

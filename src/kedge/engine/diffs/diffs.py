@@ -63,6 +63,27 @@ class Diffs:
         """What the changes come to; with at most `ROOM` bytes of patches, None for the others."""
         return await self._read(session, changes, self._with_patches)
 
+    async def texts_of_turns(
+        self, session: "Session", turns: Sequence[Sequence[StoredChange]]
+    ) -> list[list[FileDiff]]:
+        """What the changes of each turn come to; with at most `ROOM` bytes of patches in all."""
+        worktrees = {change.worktree for turn in turns for change in turn}
+        projects = await self._projects(session, worktrees)
+
+        def read() -> list[list[FileDiff]]:
+            room = ROOM
+            found = []
+            with self.archives.reading(projects) as blobs:
+                contents = Contents(blobs)
+                for turn in turns:
+                    changes = net_changes(turn, session.worktree, contents)
+                    diffs = self._with_patches(changes, contents.get, room)
+                    room -= sum(map(_size, diffs))
+                    found.append(diffs)
+            return found
+
+        return await asyncio.to_thread(read)
+
     async def outlines(self, session: "Session", changes: Sequence[StoredChange]) -> list[FileDiff]:
         """What the changes come to, without patches."""
         return await self._read(session, changes, self._without_patches)
@@ -128,8 +149,7 @@ class Diffs:
                 projects.append(project.id)
         return projects
 
-    def _with_patches(self, changes: list[Change], read: _Read) -> list[FileDiff]:
-        room = ROOM
+    def _with_patches(self, changes: list[Change], read: _Read, room: int = ROOM) -> list[FileDiff]:
         diffs = []
         for change in changes:
             diff = self._with_patch(change, read, room)

@@ -1,14 +1,156 @@
-"""Sessions: make, find, change and remove them."""
+"""Sessions: make, read, change, fork and remove them; lists of them are in `listing`."""
 
-from kedge.domain.sessions import SessionInfo
-from kedge.server.answers import Answer, json
-from kedge.server.requests import NoBody, NoQuery, Request
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from kedge.domain.permissions import PermissionRule
+from kedge.domain.sessions import ModelRef, SessionInfo
+from kedge.domain.status import SessionStatus
+from kedge.domain.todos import Todo
+from kedge.engine.session import Session
+from kedge.engine.texts import child_session_texts, fork_session_texts, session_text, shown
+from kedge.server.answers import TRUE, Answer, json, json_text
+from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.routing import Routes
 
 routes = Routes()
 
 
+class CreateBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A new session; everything may be left out."""
+
+    parentID: str | None = None
+    """The session that it is a subtask of."""
+    title: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[PermissionRule] | None = None
+
+
+class ArchiveTime(msgspec.Struct, frozen=True, kw_only=True):
+    """When the session was put away."""
+
+    archived: int | float | UnsetType | None = UNSET
+    """null takes it out of the archive again."""
+
+
+class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change of a session."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    """Replaces what there is."""
+    permission: list[PermissionRule] | None = None
+    """Added to the rules there are."""
+    time: ArchiveTime | None = None
+
+
+class ForkBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a fork ends."""
+
+    messageID: str | None = None
+    """The first message that it leaves out; by default it leaves out none."""
+
+
+@routes.post(
+    "/session", "session.create", body=CreateBody, body_may_be_absent=True, answer=SessionInfo
+)
+async def create_session(request: Request[NoQuery, CreateBody]) -> Answer:
+    """Make a session in the directory of the request."""
+    engine, body = request.backend.engine, request.body
+    directory = request.directory
+    parent = None if body.parentID is None else checked_id("ses", body.parentID, "parentID")
+    session = await engine.sessions.create(
+        body.title,
+        parent=parent,
+        directory=None if directory == engine.place.directory else directory,
+        agent=body.agent,
+        model=body.model,
+        metadata=body.metadata,
+        permission=body.permission,
+    )
+    return json(session.info)
+
+
+@routes.get("/session/status", "session.status", answer=dict[str, SessionStatus])
+async def session_status(request: Request[NoQuery, NoBody]) -> Answer:
+    """What sessions are doing, by id; those that do nothing are left out."""
+    return json(await request.backend.engine.statuses())
+
+
 @routes.get("/session/{sessionID}", "session.get", answer=SessionInfo)
 async def get_session(request: Request[NoQuery, NoBody]) -> Answer:
     """One session."""
-    return json((await request.session()).info)
+    return json_text(await session_text(request.backend.engine, await request.session_id()))
+
+
+@routes.patch("/session/{sessionID}", "session.update", body=UpdateBody, answer=SessionInfo)
+async def update_session(request: Request[NoQuery, UpdateBody]) -> Answer:
+    """Change a session's title, metadata or permissions, or put it into the archive."""
+    body = request.body
+    session = await request.session()
+    archived = UNSET if body.time is None else body.time.archived
+    await session.update(
+        title=body.title,
+        metadata=body.metadata,
+        permission=body.permission,
+        archived=None if archived is UNSET else False if archived is None else archived,
+    )
+    return await _answer(session)
+
+
+@routes.delete("/session/{sessionID}", "session.delete", answer=bool)
+async def delete_session(request: Request[NoQuery, NoBody]) -> Answer:
+    """Remove a session and its subtasks; it can be restored for some days."""
+    await (await request.session()).delete()
+    return TRUE
+
+
+@routes.post("/session/{sessionID}/restore", "kedge.session.restore", answer=SessionInfo)
+async def restore_session(request: Request[NoQuery, NoBody]) -> Answer:
+    """Bring a removed session back, with its subtasks."""
+    id = request.id("ses", "sessionID")
+    session = await request.backend.engine.sessions.restore(id)
+    return await _answer(session)
+
+
+@routes.get("/session/{sessionID}/children", "session.children", answer=list[SessionInfo])
+async def children(request: Request[NoQuery, NoBody]) -> Answer:
+    """The subtasks of a session."""
+    id = await request.session_id()
+    return json_text((await child_session_texts(request.backend.engine, id)).text)
+
+
+@routes.get("/session/{sessionID}/todo", "session.todo", answer=list[Todo])
+async def todos(request: Request[NoQuery, NoBody]) -> Answer:
+    """The todo list of a session."""
+    return json(await (await request.session()).todos())
+
+
+@routes.get("/session/{sessionID}/forks", "kedge.session.forks", answer=list[SessionInfo])
+async def forks(request: Request[NoQuery, NoBody]) -> Answer:
+    """The sessions that were forked from a session."""
+    id = await request.session_id()
+    return json_text((await fork_session_texts(request.backend.engine, id)).text)
+
+
+@routes.post(
+    "/session/{sessionID}/fork",
+    "session.fork",
+    body=ForkBody,
+    body_may_be_absent=True,
+    answer=SessionInfo,
+)
+async def fork_session(request: Request[NoQuery, ForkBody]) -> Answer:
+    """Make a new session with everything before a message, or with everything."""
+    before = request.body.messageID
+    if before is not None:
+        checked_id("msg", before, "messageID")
+    return await _answer(await (await request.session()).fork(before))
+
+
+async def _answer(session: Session) -> Answer:
+    return json(await shown(session))

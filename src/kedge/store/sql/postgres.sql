@@ -128,7 +128,7 @@ SELECT s.data, m.titled, p.time_updated, p.session_id
 FROM hit m
 JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
 JOIN session s ON s.id = p.session_id
-WHERE (:buckets >> p.bucket::int) & 1 = 1 AND p.time_updated >= :start
+WHERE (:buckets >> p.bucket::int) & 1 = 1 AND p.time_updated >= :start AND p.time_updated < :before
     AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
 ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
 LIMIT :limit

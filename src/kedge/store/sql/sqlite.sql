@@ -93,7 +93,7 @@ FROM (
 -- Not the other way round: a place may list every session there is.
 CROSS JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
 JOIN session s ON s.id = p.session_id
-WHERE (:buckets >> p.bucket) & 1 = 1 AND p.time_updated >= :start
+WHERE (:buckets >> p.bucket) & 1 = 1 AND p.time_updated >= :start AND p.time_updated < :before
     AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
 ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
 LIMIT :limit

@@ -6,7 +6,6 @@ every folder above it.
 """
 
 import hashlib
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
@@ -14,7 +13,7 @@ from operator import itemgetter
 from kedge.domain import wire
 from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
-from kedge.store.script import Script, batch, rows, run
+from kedge.store.script import Row, Script, batch, rows, run
 
 EVERYWHERE = "all"
 _LONGEST_PLACE = 512
@@ -25,9 +24,15 @@ LAST = PageCursor(2**62, "")
 class SessionPage:
     """One page of sessions, newest first."""
 
-    sessions: list[SessionInfo]
+    texts: list[str]
+    """Each as the JSON text that goes on the wire."""
     next: PageCursor | None
     """Where the next page starts, if there is one."""
+
+    @property
+    def sessions(self) -> list[SessionInfo]:
+        """The sessions as values."""
+        return [wire.decode(text, SessionInfo) for text in self.texts]
 
 
 def directory_place(directory: str) -> str:
@@ -64,30 +69,31 @@ def session_page(
     roots: bool | None,
     archived: bool | None,
     start: int,
+    before: int = LAST.at,
     after: PageCursor | None,
     limit: int,
 ) -> Script[SessionPage]:
-    """A page of a list; `roots` and `archived` are wanted, unwanted or (None) don't care."""
-    at = after or LAST
-    found = []
+    """A page of a list; `roots` and `archived` are wanted, unwanted or (None) don't care.
+
+    What changed last before `start`, or not before `before`, is left out.
+    """
+    at = PageCursor(before, "") if after is None or before < after.at else after
+    found: list[Row] = []
     for bucket in buckets_of(roots, archived):
-        found.append(
-            (
-                yield from rows(
-                    "place_page",
-                    place=place,
-                    bucket=bucket,
-                    start=start,
-                    time=at.at,
-                    id=at.id,
-                    limit=limit + 1,
-                )
-            )
+        found += yield from rows(
+            "place_page",
+            place=place,
+            bucket=bucket,
+            start=start,
+            time=at.at,
+            id=at.id,
+            limit=limit + 1,
         )
-    merged = list(heapq.merge(*found, key=itemgetter(1, 2), reverse=True))
-    page = merged[:limit]
-    more = PageCursor(page[-1][1], page[-1][2]) if page and len(merged) > limit else None
-    return SessionPage([wire.decode(data, SessionInfo) for data, _, _ in page], more)
+    # Each bucket's rows are in order already, so this only merges them.
+    found.sort(key=itemgetter(1, 2), reverse=True)
+    page = found[:limit]
+    more = PageCursor(page[-1][1], page[-1][2]) if page and len(found) > limit else None
+    return SessionPage([data for data, _, _ in page], more)
 
 
 def _places(info: SessionInfo) -> Iterator[str]:

@@ -101,6 +101,7 @@ def search_sessions(
     roots: bool | None,
     archived: bool | None,
     start: int,
+    before: int = LAST.at,
     after: PageCursor | None,
     limit: int,
 ) -> Script[SessionPage]:
@@ -118,6 +119,7 @@ def search_sessions(
         place=place,
         buckets=sum(1 << bucket for bucket in buckets_of(roots, archived)),
         start=start,
+        before=before,
         titled=titled,
         time=LAST.at if after is None else after.at,
         id=id,
@@ -126,7 +128,7 @@ def search_sessions(
     page = found[:limit]
     more = len(found) > limit and page
     next = PageCursor(page[-1][2], f"{page[-1][1]}{page[-1][3]}") if more else None
-    return SessionPage([wire.decode(data, SessionInfo) for data, *_ in page], next)
+    return SessionPage([data for data, *_ in page], next)
 
 
 def index_events(limit: int) -> Script[bool]:

@@ -1,6 +1,6 @@
 """Sessions: create, read, change, delete, restore."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -10,7 +10,7 @@ from kedge.domain.errors import InvalidInput, SessionNotFound
 from kedge.domain.events import EventProperties, SessionCreated, SessionDeleted, SessionUpdated
 from kedge.domain.sessions import SessionInfo, SessionTime
 from kedge.store.rows import MAX_SESSION_BYTES, check_size
-from kedge.store.script import Emit, Rows, Script, row, rows, run
+from kedge.store.script import Emit, Script, row, rows, run
 from kedge.store.verbs.fences import Fence, pass_fence
 from kedge.store.verbs.places import list_session, relist_session, unlist_session
 
@@ -128,14 +128,24 @@ def touched(info: SessionInfo, now: int) -> SessionInfo:
 
 def child_sessions(id: str) -> Script[list[SessionInfo]]:
     """The subtasks of a session."""
+    return _decoded((yield from child_texts(id)))
+
+
+def child_texts(id: str) -> Script[list[str]]:
+    """The subtasks of a session, each as JSON text."""
     yield from get_session_text(id)
-    return decoded((yield from rows("session_children", id=id)))
+    return [text for (text,) in (yield from rows("session_children", id=id))]
 
 
 def forks_of_session(id: str) -> Script[list[SessionInfo]]:
     """The sessions that were forked from this one."""
+    return _decoded((yield from fork_texts(id)))
+
+
+def fork_texts(id: str) -> Script[list[str]]:
+    """The sessions that were forked from this one, each as JSON text."""
     yield from get_session_text(id)
-    return decoded((yield from rows("session_forks", id=id)))
+    return [text for (text,) in (yield from rows("session_forks", id=id))]
 
 
 def session_tree(id: str) -> Script[list[str]]:
@@ -242,9 +252,8 @@ def encoded(info: SessionInfo) -> str:
     return check_size(wire.encode(info), "the session object", MAX_SESSION_BYTES)
 
 
-def decoded(found: Rows) -> list[SessionInfo]:
-    """Sessions from rows whose first column is their JSON text."""
-    return [wire.decode(each[0], SessionInfo) for each in found]
+def _decoded(texts: Sequence[str]) -> list[SessionInfo]:
+    return [wire.decode(text, SessionInfo) for text in texts]
 
 
 def archived(info: SessionInfo, at: float | None) -> SessionInfo:

@@ -27,20 +27,19 @@ from kedge.store.verbs.totals import message_totals, with_totals
 _LAST = 2**62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class Tail(Value, frozen=True, kw_only=True):
     """Messages that a revert took out of a session."""
 
     id: str
     messageID: str
     """The first message that was taken out, or the one that lost its last parts."""
-    partID: str | None
+    partID: str | None = None
     """The first part that was taken out, if the message stayed."""
     time: int
     """When it was."""
     messages: int
     """How many whole messages it holds."""
-    snapshot: str | None
+    snapshot: str | None = None
     """The worktree as it was before the revert, if a snapshot could be taken."""
 
 

@@ -1,0 +1,178 @@
+"""Sessions and messages as clients get them: the JSON text that is stored, joined and not decoded.
+
+Only where something is left out of what is stored, the patches of diffs, the text around it is
+decoded, filled in and encoded again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import NotFound, SnapshotError
+from kedge.domain.ids import check_id
+from kedge.domain.messages import UserMessage
+from kedge.domain.sessions import FileDiff, SessionInfo
+from kedge.domain.values import Value
+from kedge.engine.inputs import check_limit
+from kedge.engine.listing import Listing, read_page
+from kedge.engine.session import Session
+from kedge.store.cursors import PageCursor
+from kedge.store.script import Script
+from kedge.store.verbs.changes import StoredChange
+from kedge.store.verbs.messages import MessageText, get_message, message_page
+from kedge.store.verbs.projects import get_project
+from kedge.store.verbs.sessions import child_texts, fork_texts, get_session_text
+from kedge.store.verbs.spans import changes_of
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+
+# A quote inside of a JSON string is escaped, so neither can be what somebody wrote.
+_REVERTED = '"revert":{'
+_CHANGED = '"diffs":[{'
+_PROMPT = '{"role":"user"'
+
+
+class ProjectSummary(Value, frozen=True, kw_only=True):
+    """What a list of sessions of all projects says of each one's."""
+
+    id: str
+    name: str | None = None
+    worktree: str
+
+
+class _Home(msgspec.Struct, frozen=True):
+    projectID: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Neighbours in a list, each as JSON text."""
+
+    texts: list[str]
+    cursor: str | None
+    """Hand it back to get those that come next; None at the end."""
+
+    @property
+    def text(self) -> str:
+        """All of them as one JSON list."""
+        return f"[{','.join(self.texts)}]"
+
+
+async def session_text(engine: "Engine", id: str) -> str:
+    """A session, with what a pending revert did to the files."""
+    text = await engine.store.read(partial(get_session_text, check_id("ses", id)))
+    if _REVERTED not in text:
+        return text
+    return wire.encode(await shown(Session(engine, wire.decode(text, SessionInfo))))
+
+
+async def shown(session: Session) -> SessionInfo:
+    """A session's value, with what a pending revert did to the files."""
+    info = session.info
+    if info.revert is None:
+        return info
+    try:
+        diff = await session.reverted_diff()
+    except SnapshotError:
+        # A client that cannot be told of the files still wants the session.
+        return info
+    revert = msgspec.structs.replace(info.revert, diff=diff or None)
+    return msgspec.structs.replace(info, revert=revert)
+
+
+async def session_texts(engine: "Engine", listing: Listing) -> Texts:
+    """A page of sessions."""
+    return Texts(*await read_page(engine, listing, lambda page: page.texts))
+
+
+async def with_projects(engine: "Engine", texts: Sequence[str]) -> list[str]:
+    """Sessions, each with the project that it belongs to."""
+    projects: dict[str, str] = {}
+    found = []
+    for text in texts:
+        id = msgspec.json.decode(text, type=_Home).projectID
+        if id not in projects:
+            project = await engine.store.read(partial(get_project, id))
+            known = ProjectSummary(id=project.id, name=project.name, worktree=project.worktree)
+            projects[id] = wire.encode(known)
+        found.append(f'{text[:-1]},"project":{projects[id]}}}')
+    return found
+
+
+async def child_session_texts(engine: "Engine", id: str) -> Texts:
+    """The subtasks of a session."""
+    return Texts(await engine.store.scan(partial(child_texts, check_id("ses", id))), None)
+
+
+async def fork_session_texts(engine: "Engine", id: str) -> Texts:
+    """The sessions that were forked from a session."""
+    return Texts(await engine.store.scan(partial(fork_texts, check_id("ses", id))), None)
+
+
+async def message_text(engine: "Engine", session_id: str, id: str) -> str:
+    """A message with its parts, and with the patches of what its turn changed."""
+    check_id("ses", session_id)
+    script = partial(get_message, session_id, check_id("msg", id))
+    texts = await _filled(engine, session_id, [await engine.store.scan(script)])
+    return texts[0]
+
+
+async def message_texts(
+    engine: "Engine", session_id: str, *, before: str | None, limit: int
+) -> Texts:
+    """The newest messages, or those before a cursor, oldest first; the cursor is of older ones."""
+    check_id("ses", session_id)
+    cursor = None if before is None else PageCursor.parse(before, session_id)
+    page = await engine.store.scan(
+        partial(message_page, session_id, before=cursor, limit=check_limit(limit))
+    )
+    texts = await _filled(engine, session_id, page.messages)
+    return Texts(texts, page.older.text(session_id) if page.older else None)
+
+
+async def _filled(engine: "Engine", session_id: str, messages: Sequence[MessageText]) -> list[str]:
+    infos = [message.info for message in messages]
+    changed = [at for at, info in enumerate(infos) if _CHANGED in info and info.startswith(_PROMPT)]
+    if changed:
+        prompts = [wire.decode(infos[at], UserMessage) for at in changed]
+        for at, prompt in zip(
+            changed, await _with_patches(engine, session_id, prompts), strict=True
+        ):
+            infos[at] = wire.encode(prompt)
+    return [
+        f'{{"info":{info},"parts":[{",".join(message.parts)}]}}'
+        for info, message in zip(infos, messages, strict=True)
+    ]
+
+
+async def _with_patches(
+    engine: "Engine", session_id: str, prompts: Sequence[UserMessage]
+) -> list[UserMessage]:
+    def script() -> Script[tuple[str, list[list[StoredChange]]]]:
+        text = yield from get_session_text(session_id)
+        turns = []
+        for prompt in prompts:
+            turns.append((yield from changes_of(session_id, prompt.id)))
+        return text, turns
+
+    try:
+        text, turns = await engine.store.scan(script)
+        session = Session(engine, wire.decode(text, SessionInfo))
+        diffs = await engine.diffs.texts_of_turns(session, turns)
+    except (NotFound, SnapshotError):
+        # Removed meanwhile, or no longer to be read: what was stored is still an answer.
+        return list(prompts)
+    return [_with_diffs(prompt, each) for prompt, each in zip(prompts, diffs, strict=True)]
+
+
+def _with_diffs(prompt: UserMessage, diffs: list[FileDiff]) -> UserMessage:
+    summary = prompt.summary
+    # A turn that goes on has changed more by now than its prompt says.
+    if summary is None or [each.file for each in summary.diffs] != [each.file for each in diffs]:
+        return prompt
+    return msgspec.structs.replace(prompt, summary=msgspec.structs.replace(summary, diffs=diffs))

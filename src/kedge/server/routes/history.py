@@ -1,0 +1,181 @@
+"""What a session did to files and when: diffs, files as they were, tails of reverts, and search."""
+
+import base64
+import binascii
+import mimetypes
+from typing import Literal
+
+import msgspec
+
+from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
+from kedge.domain.sessions import FileDiff, SessionInfo
+from kedge.domain.trees import TreeEntry
+from kedge.domain.values import Value
+from kedge.engine.texts import shown
+from kedge.server.answers import Answer, json
+from kedge.server.errors import BadRequest
+from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.routing import Routes
+from kedge.store.verbs.tails import Tail
+
+routes = Routes()
+
+LARGEST_FILE = 8 * 2**20
+"""Bytes of a file that are sent."""
+
+
+class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What part of the session; by default all of it."""
+
+    messageID: str | None = None
+    """Of one message; for a prompt, its whole turn."""
+    since: str | None = msgspec.field(default=None, name="from")
+    """From this message; by default from the first."""
+    until: str | None = None
+    """Up to before this message."""
+
+
+class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A path as of a message, seen from the session's directory."""
+
+    messageID: str
+    path: str = ""
+    pathBase64: str | None = None
+    """Instead of `path`, for one that is not UTF-8."""
+
+
+class FileContent(Value, frozen=True, kw_only=True):
+    """What is in a file."""
+
+    type: Literal["text", "binary"]
+    content: str
+    encoding: Literal["base64"] | None = None
+    mimeType: str | None = None
+
+
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for, and where; by default in the project of the request's directory."""
+
+    query: str
+    """Words; each matches from its beginning."""
+    path: str | None = None
+    """Only sessions at or below a path in the project."""
+    scope: Literal["project", "all"] = "project"
+    limit: int = 30
+    cursor: str | None = None
+    """The `x-next-cursor` of the page before."""
+
+
+class SearchMatch(Value, frozen=True, kw_only=True):
+    """A place where the words were found."""
+
+    session: SessionInfo
+    messageID: str | None = None
+    """Absent when the title matched."""
+    partID: str | None = None
+    excerpt: str
+
+
+@routes.get("/session/{sessionID}/diff", "session.diff", query=DiffQuery, answer=list[FileDiff])
+async def diff(request: Request[DiffQuery, NoBody]) -> Answer:
+    """What a session changed in files: in all, in one message, or in a stretch of messages."""
+    query = request.query
+    for name, id in (("messageID", query.messageID), ("from", query.since), ("until", query.until)):
+        if id is not None:
+            checked_id("msg", id, name, kind="Query")
+    if query.since is not None or query.until is not None:
+        return await _stretch(request)
+    try:
+        return json(await (await request.session()).diff(query.messageID))
+    except (SessionNotFound, MessageNotFound):
+        return json([])
+
+
+async def _stretch(request: Request[DiffQuery, NoBody]) -> Answer:
+    query = request.query
+    if query.until is None or query.messageID is not None:
+        raise BadRequest("give messageID, or until with or without from", "Query")
+    return json(await (await request.session()).diff(query.since, until=query.until))
+
+
+@routes.get(
+    "/session/{sessionID}/tree", "kedge.session.tree", query=PastQuery, answer=list[TreeEntry]
+)
+async def tree(request: Request[PastQuery, NoBody]) -> Answer:
+    """What lay in a folder as of a message."""
+    id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
+    return json(await (await request.session()).tree(id, _path(request.query)))
+
+
+@routes.get("/session/{sessionID}/file", "kedge.session.file", query=PastQuery, answer=FileContent)
+async def file(request: Request[PastQuery, NoBody]) -> Answer:
+    """What a file held as of a message, or where a symlink pointed."""
+    id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
+    path = _path(request.query)
+    content = await (await request.session()).file(id, path)
+    if len(content) > LARGEST_FILE:
+        raise TooLarge(f"the file is larger than {LARGEST_FILE} bytes")
+    return json(file_content(content, path))
+
+
+@routes.get("/session/{sessionID}/tails", "kedge.session.tails", answer=list[Tail])
+async def tails(request: Request[NoQuery, NoBody]) -> Answer:
+    """What final reverts took out of a session, oldest first."""
+    return json(await (await request.session()).tails())
+
+
+@routes.post(
+    "/session/{sessionID}/tails/{tailID}/restore", "kedge.session.tails.restore", answer=SessionInfo
+)
+async def restore_tail(request: Request[NoQuery, NoBody]) -> Answer:
+    """Make a new session with a tail and all that was before it; files are not touched."""
+    id = request.id("tail", "tailID")
+    return json(await shown(await (await request.session()).restore_tail(id)))
+
+
+@routes.get("/search", "kedge.search", query=SearchQuery, answer=list[SearchMatch])
+async def search(request: Request[SearchQuery, NoBody]) -> Answer:
+    """Where words are found in titles, messages and tool calls, title matches first."""
+    query = request.query
+    everywhere = query.scope == "all"
+    result = await request.backend.engine.sessions.search(
+        query.query,
+        project=None if everywhere else (await request.place()).project.id,
+        path=None if everywhere else query.path,
+        everywhere=everywhere,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    matches = [
+        SearchMatch(
+            session=hit.session, messageID=hit.messageID, partID=hit.partID, excerpt=hit.excerpt
+        )
+        for hit in result.hits
+    ]
+    return json(matches, headers=[("x-next-cursor", result.cursor)] if result.cursor else [])
+
+
+def file_content(content: bytes, path: str | bytes) -> FileContent:
+    """A file's bytes as clients know them: text if they can be, else base64."""
+    name = path.decode(errors="replace") if isinstance(path, bytes) else path
+    kind = mimetypes.guess_type(name)[0]
+    if b"\0" not in content:
+        try:
+            return FileContent(type="text", content=content.decode(), mimeType=kind)
+        except UnicodeDecodeError:
+            pass
+    return FileContent(
+        type="binary",
+        content=base64.b64encode(content).decode(),
+        encoding="base64",
+        mimeType=kind or "application/octet-stream",
+    )
+
+
+def _path(query: PastQuery) -> str | bytes:
+    if query.pathBase64 is None:
+        return query.path
+    try:
+        return base64.b64decode(query.pathBase64, validate=True)
+    except binascii.Error:
+        raise BadRequest('Expected base64\n  at ["pathBase64"]', "Query") from None

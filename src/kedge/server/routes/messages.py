@@ -1,0 +1,110 @@
+"""Messages and their parts: read them page by page, change and remove them."""
+
+from urllib.parse import urlencode
+
+import msgspec
+
+from kedge.domain.errors import MessageNotFound, SessionNotFound
+from kedge.domain.messages import MessageWithParts
+from kedge.domain.parts import Part
+from kedge.engine.inputs import MAX_LIMIT
+from kedge.engine.texts import message_text, message_texts
+from kedge.server.answers import TRUE, Answer, json, json_text
+from kedge.server.errors import BadRequest
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+_EXPOSED = ("access-control-expose-headers", "Link, X-Next-Cursor")
+
+
+class MessagesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which messages: the newest ones, or those before a cursor."""
+
+    limit: int = 0
+    """0 for all of them."""
+    before: str | None = None
+    """The `x-next-cursor` of the page of newer ones."""
+
+
+@routes.get(
+    "/session/{sessionID}/message",
+    "session.messages",
+    query=MessagesQuery,
+    answer=list[MessageWithParts],
+)
+async def list_messages(request: Request[MessagesQuery, NoBody]) -> Answer:
+    """The messages of a session with their parts, oldest first."""
+    query = request.query
+    if query.limit < 0:
+        raise BadRequest(
+            f'Expected a value greater than or equal to 0, got {query.limit}\n  at ["limit"]',
+            "Query",
+        )
+    if query.before is not None and not query.limit:
+        raise BadRequest('before needs a limit\n  at ["before"]', "Query")
+    # Whoever asks for all gets a cursor too if there are more than can be sent at once.
+    limit = min(query.limit, MAX_LIMIT) or MAX_LIMIT
+    page = await message_texts(
+        request.backend.engine, await request.session_id(), before=query.before, limit=limit
+    )
+    headers = _older(request, limit, page.cursor) if page.cursor else []
+    return json_text(page.text, headers=headers)
+
+
+@routes.get("/session/{sessionID}/message/{messageID}", "session.message", answer=MessageWithParts)
+async def get_message(request: Request[NoQuery, NoBody]) -> Answer:
+    """One message with its parts."""
+    id = request.id("msg", "messageID")
+    try:
+        session_id = await request.session_id()
+        return json_text(await message_text(request.backend.engine, session_id, id))
+    except SessionNotFound:
+        raise MessageNotFound(id) from None
+
+
+@routes.delete("/session/{sessionID}/message/{messageID}", "session.deleteMessage", answer=bool)
+async def delete_message(request: Request[NoQuery, NoBody]) -> Answer:
+    """Remove a message and its parts; files stay as they are."""
+    id = request.id("msg", "messageID")
+    await (await request.session()).remove_message(id)
+    return TRUE
+
+
+@routes.delete("/session/{sessionID}/message/{messageID}/part/{partID}", "part.delete", answer=bool)
+async def delete_part(request: Request[NoQuery, NoBody]) -> Answer:
+    """Remove a part of a message."""
+    message_id, id = request.id("msg", "messageID"), request.id("prt", "partID")
+    await (await request.session()).remove_part(message_id, id)
+    return TRUE
+
+
+@routes.patch(
+    "/session/{sessionID}/message/{messageID}/part/{partID}",
+    "part.update",
+    body=Part,
+    answer=Part,
+)
+async def update_part(request: Request[NoQuery, Part]) -> Answer:
+    """Store a part, new or changed."""
+    part = request.body
+    message_id, id = request.id("msg", "messageID"), request.id("prt", "partID")
+    session = await request.session()
+    if (part.sessionID, part.messageID, part.id) != (session.id, message_id, id):
+        raise BadRequest("the ids of the part are not those of the path", "Payload")
+    await session.put_part(part)
+    return json(part)
+
+
+def _older(
+    request: Request[MessagesQuery, NoBody], limit: int, cursor: str
+) -> list[tuple[str, str]]:
+    host = request.headers.get(b"host", b"").decode("latin-1")
+    path = request.url.partition("?")[0]
+    query = urlencode({**request.asked, "limit": limit, "before": cursor})
+    return [
+        ("link", f'<http://{host}{path}?{query}>; rel="next"'),
+        ("x-next-cursor", cursor),
+        _EXPOSED,
+    ]

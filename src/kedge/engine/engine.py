@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from kedge._version import __version__
 from kedge.domain.clock import Clock
-from kedge.domain.errors import EngineClosed
+from kedge.domain.errors import DirectoryNotFound, EngineClosed
 from kedge.domain.ids import IdMaker
-from kedge.domain.projects import Project
+from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.status import SessionStatus
 from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
 from kedge.engine.holding import held, release
 from kedge.engine.processes import Processes
+from kedge.engine.projects import Projects
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
 from kedge.engine.upkeep import Upkeep
-from kedge.engine.worktrees import Worktree, find_directory, find_worktree
+from kedge.engine.worktrees import (
+    Worktree,
+    find_directory,
+    find_worktree,
+    folder_identity,
+    real_path,
+)
 from kedge.store.port import Store
 from kedge.store.script import ScriptMaker
 from kedge.store.verbs.plans import unfinished_plans
@@ -79,6 +86,7 @@ class Engine:
         self.settings = settings
         self.events = EventLog(store, ids, settings.queue_length)
         self.sessions = Sessions(self)
+        self.projects = Projects(store, clock)
         self.asks = Asks(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
@@ -182,6 +190,29 @@ class Engine:
             adopt = partial(adopt_strays, real, worktree.root, project.id)
             await self.store.write_bulk(adopt)
         return Place(real, worktree.root, project)
+
+    async def look_up(self, directory: str | os.PathLike[str]) -> Place:
+        """The project and worktree of a directory as they were found last, also if it is gone: for
+        those who only want to show something. A folder that is new to kedge is located."""
+        real = real_path(directory)
+        worktree = await asyncio.to_thread(find_worktree, real)
+        project = await self.store.read(partial(project_of, worktree.root))
+        if project is not None:
+            return Place(real, worktree.root, project)
+        try:
+            return await self.locate(real)
+        except DirectoryNotFound:
+            return Place(real, worktree.root, self._unseen(worktree))
+
+    def _unseen(self, worktree: Worktree) -> Project:
+        now = self.clock.now()
+        return Project(
+            id=folder_identity(worktree.root),
+            worktree=worktree.root,
+            vcs=worktree.vcs,
+            time=ProjectTime(created=now, updated=now),
+            sandboxes=[],
+        )
 
     async def _look_at(
         self, worktree: Worktree, fingerprint: str, known: KnownWorktree | None

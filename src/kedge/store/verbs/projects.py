@@ -11,7 +11,7 @@ import msgspec
 from kedge.domain import wire
 from kedge.domain.errors import InvariantBroken
 from kedge.domain.events import ProjectUpdated
-from kedge.domain.projects import Project, ProjectTime
+from kedge.domain.projects import Project, ProjectCommands, ProjectIcon, ProjectTime
 from kedge.store.script import Emit, Script, row, rows, run
 from kedge.store.verbs.sessions import move_worktree_sessions
 
@@ -74,6 +74,36 @@ def get_project(id: str) -> Script[Project]:
     if found is None:
         raise InvariantBroken(f"project {id} has no row")
     return wire.decode(found[0], Project)
+
+
+def find_project(id: str) -> Script[Project | None]:
+    """A project by any name that it ever had."""
+    found = yield from row("project_by_alias", alias=id)
+    return None if found is None else (yield from get_project(found[0]))
+
+
+def update_project(
+    id: str,
+    now: int,
+    *,
+    name: str | None = None,
+    icon: ProjectIcon | None = None,
+    commands: ProjectCommands | None = None,
+) -> Script[Project | None]:
+    """Change what people say of a project; what is None stays as it is."""
+    yield from row("project_lock")
+    before = yield from find_project(id)
+    if before is None:
+        return None
+    said = {"name": name, "icon": icon, "commands": commands}
+    project = msgspec.structs.replace(
+        before, **{key: value for key, value in said.items() if value is not None}
+    )
+    if project != before:
+        time = msgspec.structs.replace(project.time, updated=now)
+        project = msgspec.structs.replace(project, time=time)
+        yield from _save(project)
+    return project
 
 
 def all_projects(after: str, limit: int) -> Script[list[Project]]:

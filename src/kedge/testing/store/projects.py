@@ -1,14 +1,16 @@
 """Checks of projects: which folder belongs to which, under every name it ever had."""
 
-from kedge.domain.projects import Project
+from kedge.domain.projects import Project, ProjectIcon
 from kedge.domain.sessions import SessionInfo
 from kedge.store.verbs.places import directory_place, path_place, session_page
 from kedge.store.verbs.projects import (
     all_projects,
+    find_project,
     get_project,
     place_worktree,
     project_aliases,
     project_of,
+    update_project,
 )
 from kedge.store.verbs.sessions import create_session, delete_session, get_session, restore_session
 from kedge.testing.store.database import Database
@@ -115,6 +117,27 @@ async def projects_are_listed_in_pages(database: Database) -> None:
         while page := await scene.read(all_projects, found[-1] if found else "", 2):
             found += [each.id for each in page]
         assert found == sorted(ids)
+
+
+async def what_people_say_of_a_project_is_kept(database: Database) -> None:
+    """Its name and looks change by any of its names, with one event, and stay when it is placed."""
+    async with opened(database) as scene:
+        await _place(scene, "/one", "dir_1", vcs=None)
+        await _place(scene, "/one", "hash")
+        head = (await scene.events())[-1].seq
+        scene.clock.advance(5)
+        icon = ProjectIcon(color="blue")
+        changed = await scene.write(
+            update_project, "hash", scene.clock.now(), name="One", icon=icon, commands=None
+        )
+        assert changed is not None
+        assert (changed.id, changed.name, changed.icon) == ("dir_1", "One", icon)
+        assert changed.time.updated == changed.time.created + 5
+        assert [event.type for event in await scene.events(head)] == ["project.updated"]
+        assert await _place(scene, "/one", "hash") == changed
+        assert await scene.read(find_project, "hash") == changed
+        assert await scene.read(find_project, "nobody") is None
+        assert await scene.write(update_project, "nobody", scene.clock.now(), name="x") is None
 
 
 async def _place(scene: Scene, path: str, identity: str, vcs: str | None = "git") -> Project:

@@ -1,0 +1,74 @@
+"""The projects of a database, and what people say of them."""
+
+from functools import partial
+
+from kedge.domain import wire
+from kedge.domain.clock import Clock
+from kedge.domain.errors import ProjectNotFound, TooLarge
+from kedge.domain.projects import Project, ProjectCommands, ProjectIcon
+from kedge.engine.inputs import check_text, check_value
+from kedge.store.port import Store
+from kedge.store.verbs.projects import all_projects, find_project, update_project
+
+_PAGE = 200
+_LARGEST = 256 * 1024
+"""Characters that may be said of a project; a small picture fits into the address of an icon."""
+
+
+class Projects:
+    """Every project that was ever worked in."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def list(self) -> list[Project]:
+        """All of them, by id."""
+        found: list[Project] = []
+        last = ""
+        while page := await self._store.read(partial(all_projects, last, _PAGE)):
+            found += page
+            last = page[-1].id
+        return found
+
+    async def get(self, id: str) -> Project:
+        """A project by any id that it ever had."""
+        found = await self._store.read(partial(find_project, _checked(id)))
+        if found is None:
+            raise ProjectNotFound(id)
+        return found
+
+    async def update(
+        self,
+        id: str,
+        *,
+        name: str | None = None,
+        icon: ProjectIcon | None = None,
+        commands: ProjectCommands | None = None,
+    ) -> Project:
+        """Change how a project is called and drawn, and what starts it; None leaves a thing as it
+        is."""
+        name = None if name is None else check_text(name, "name")
+        icon = None if icon is None else check_value(icon, ProjectIcon)
+        commands = None if commands is None else check_value(commands, ProjectCommands)
+        if len(wire.encode([name, icon, commands])) > _LARGEST:
+            raise TooLarge(f"what is said of a project may have at most {_LARGEST} characters")
+        script = partial(
+            update_project,
+            _checked(id),
+            self._clock.now(),
+            name=name,
+            icon=icon,
+            commands=commands,
+        )
+        changed = await self._store.write(script)
+        if changed is None:
+            raise ProjectNotFound(id)
+        return changed
+
+
+def _checked(id: str) -> str:
+    # PostgreSQL has no text with NUL in it, so no project is called that.
+    if "\0" in check_text(id, "id"):
+        raise ProjectNotFound(id)
+    return check_text(id, "id")

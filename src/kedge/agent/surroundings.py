@@ -18,6 +18,9 @@ from kedge.engine.session import Session
 from kedge.engine.trusting import Trusting
 from kedge.model.catalog import Catalog
 
+_MOST_CATALOGS = 64
+"""Directories whose models are remembered: anybody may ask for those of any directory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -82,12 +85,22 @@ class SurroundingsBook:
         """The surroundings of a session, as they are now."""
         directory, worktree = session.info.directory, session.worktree
         config = await self._trusting.config(directory, worktree, environ=self._environ)
+        return self._made(directory, worktree, config, _last_model(session.info))
+
+    async def at(self, directory: str, worktree: str) -> Surroundings:
+        """What can be read of the surroundings of a directory, which may be gone: to be shown."""
+        config = await self._trusting.readable_config(directory, worktree, environ=self._environ)
+        return self._made(directory, worktree, config, None)
+
+    def _made(
+        self, directory: str, worktree: str, config: Config, last_model: MessageModel | None
+    ) -> Surroundings:
         return Surroundings(
             config=config,
             catalog=self._catalog(directory, config),
             agents=Agents(config, data=self._engine.data),
             is_git=_is_git(worktree),
-            last_model=_last_model(session.info),
+            last_model=last_model,
         )
 
     def _catalog(self, directory: str, config: Config) -> Catalog:
@@ -98,6 +111,9 @@ class SurroundingsBook:
             self._replaced.append(known[1])
         catalog = Catalog(config, self._environ)
         self._catalogs[directory] = (config, catalog)
+        if len(self._catalogs) > _MOST_CATALOGS:
+            _, oldest = self._catalogs.pop(next(iter(self._catalogs)))
+            self._replaced.append(oldest)
         return catalog
 
     async def forget_replaced(self) -> None:

@@ -12,10 +12,13 @@ from kedge.config.merging import merge, normal
 from kedge.config.reading import lies_below
 from kedge.config.sources import Candidate, Source, open_source
 from kedge.config.substituting import Substitution
+from kedge.domain.errors import ConfigInvalid
 
 Json = dict[str, Any]
 TrustCheck: TypeAlias = Callable[[str, str], bool]
 """Whether the file at a path is trusted with a digest of its content."""
+Complain: TypeAlias = Callable[[ConfigInvalid], None]
+"""Hears of a file that cannot be read; unless it raises, the file is left out."""
 
 _OF_THE_USER = (
     *("opencode/config.json", "opencode/opencode.json", "opencode/opencode.jsonc"),
@@ -59,18 +62,51 @@ class LoadedFile:
     """Those of its agents."""
 
 
+def nobody(path: str, digest: str) -> bool:
+    """Trusts no file of a project."""
+    return False
+
+
+def refuse(problem: ConfigInvalid) -> None:
+    """Wants every file to be as it should be."""
+    raise problem
+
+
 def load_files(
     directory: str | os.PathLike[str],
     worktree: str | os.PathLike[str],
     *,
     environ: Mapping[str, str],
     is_trusted: TrustCheck,
+    complain: Complain = refuse,
 ) -> list[LoadedFile]:
     """The files that there are, in the order in which they count: the last wins."""
     places = candidates(os.path.realpath(directory), os.path.realpath(worktree), environ)
-    first = [file for place in places if (file := _loaded(place, environ, is_trusted)) is not None]
+    first = list(_loaded_of(places, environ, is_trusted, complain))
     trusted = merged(file for file in first if file.trusted)
     return [file if file.trusted else _limited(file, trusted) for file in first]
+
+
+def load_own_files(*, environ: Mapping[str, str], complain: Complain = refuse) -> list[LoadedFile]:
+    """The user's own files, which hold in every directory."""
+    places = (Candidate(path, None) for path in own_places(environ))
+    return list(_loaded_of(places, environ, nobody, complain))
+
+
+def _loaded_of(
+    places: Iterable[Candidate],
+    environ: Mapping[str, str],
+    is_trusted: TrustCheck,
+    complain: Complain,
+) -> Iterator[LoadedFile]:
+    for place in places:
+        try:
+            file = _loaded(place, environ, is_trusted)
+        except ConfigInvalid as problem:
+            complain(problem)
+        else:
+            if file is not None:
+                yield file
 
 
 def merged(files: Iterable[LoadedFile]) -> Json:
@@ -86,11 +122,20 @@ def home_of(environ: Mapping[str, str]) -> str:
     return environ.get("HOME") or os.path.expanduser("~")
 
 
+def config_home_of(environ: Mapping[str, str]) -> str:
+    """The folder that holds those of the user's configurations."""
+    named = environ.get("XDG_CONFIG_HOME", "")
+    return named if os.path.isabs(named) else os.path.join(home_of(environ), ".config")
+
+
+def own_places(environ: Mapping[str, str]) -> list[str]:
+    """Where the user's own files may be, in the order in which they count."""
+    return [os.path.join(config_home_of(environ), name) for name in _OF_THE_USER]
+
+
 def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[Candidate]:
     """Where files may be, in the order in which they count."""
-    named = environ.get("XDG_CONFIG_HOME", "")
-    folder = named if os.path.isabs(named) else os.path.join(home_of(environ), ".config")
-    own = [os.path.join(folder, name) for name in _OF_THE_USER]
+    own = own_places(environ)
     yield from (Candidate(path, None) for path in own)
     folders = _folders(directory, worktree)
     for place in folders:

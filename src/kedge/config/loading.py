@@ -1,16 +1,26 @@
 """The configuration of a directory, from all its files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from kedge.config.files import LoadedFile, TrustCheck, home_of, load_files, merged
+from kedge.config.files import (
+    Complain,
+    LoadedFile,
+    TrustCheck,
+    home_of,
+    load_files,
+    load_own_files,
+    merged,
+    nobody,
+)
 from kedge.config.instructions import stays_inside
 from kedge.config.notices import notices
 from kedge.config.rules import rules
 from kedge.config.values import AgentConfig, Config, Instruction
+from kedge.domain.errors import ConfigInvalid
 
 Json = dict[str, Any]
 
@@ -18,11 +28,6 @@ _NOT_WRITTEN = {"permission", "restrictions", "agent", "instructions", "notices"
 """Fields that are made here, whatever a file may have under their names."""
 _OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
 _ONLY_SHOWN = {"mode", "hidden", "color"}
-
-
-def nobody(path: str, digest: str) -> bool:
-    """Trusts no file of a project."""
-    return False
 
 
 def load_config(
@@ -36,6 +41,42 @@ def load_config(
     variables = os.environ if environ is None else environ
     files = load_files(directory, worktree, environ=variables, is_trusted=is_trusted)
     return config_of(files, home_of(variables))
+
+
+def load_readable_config(
+    directory: str | os.PathLike[str],
+    worktree: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str],
+    is_trusted: TrustCheck = nobody,
+) -> Config:
+    """As `load_config`, of the files that can be read; the notices tell of the others.
+
+    To be shown, not to work by: a file that is left out may forbid something.
+    """
+
+    def files(complain: Complain) -> list[LoadedFile]:
+        return load_files(
+            directory, worktree, environ=environ, is_trusted=is_trusted, complain=complain
+        )
+
+    return _readable(files, home_of(environ))
+
+
+def load_own_config(environ: Mapping[str, str]) -> Config:
+    """What the user's own files say, of those that can be read; to be shown, not to work by."""
+
+    def files(complain: Complain) -> list[LoadedFile]:
+        return load_own_files(environ=environ, complain=complain)
+
+    return _readable(files, home_of(environ))
+
+
+def _readable(files: Callable[[Complain], list[LoadedFile]], home: str) -> Config:
+    problems: list[ConfigInvalid] = []
+    config = config_of(files(problems.append), home)
+    told = (f"{problem}: the whole file is ignored" for problem in problems)
+    return msgspec.structs.replace(config, notices=(*config.notices, *told))
 
 
 def config_of(files: list[LoadedFile], home: str) -> Config:

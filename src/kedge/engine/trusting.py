@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from kedge.config.files import LoadedFile, TrustCheck, load_files
-from kedge.config.loading import load_config
+from kedge.config.loading import load_config, load_readable_config
 from kedge.config.values import Config
 from kedge.domain.clock import Clock
 from kedge.domain.errors import InvalidInput
@@ -69,6 +69,15 @@ class Trusting:
         check = await self._check()
         return await asyncio.to_thread(
             load_config, directory, worktree, environ=environ, is_trusted=check
+        )
+
+    async def readable_config(
+        self, directory: str, worktree: str, *, environ: Mapping[str, str]
+    ) -> Config:
+        """As `config`, of the files that can be read: to be shown, not to work by."""
+        check = await self._check()
+        return await asyncio.to_thread(
+            load_readable_config, directory, worktree, environ=environ, is_trusted=check
         )
 
     async def _check(self) -> TrustCheck:

@@ -75,6 +75,19 @@ class Catalog:
         offline = offline_info()
         return offline.providerID, offline.id
 
+    def defaults(self) -> dict[str, str]:
+        """The model of each provider that is taken if only the provider is said; the provider of
+        the default model comes first."""
+        first, model = self.default()
+        made = {first: model} if first in self._all() else {}
+        for provider in self._all().values():
+            known = KNOWN.get(provider.id)
+            if known is not None and known.default and self._serves(known.id, known.default):
+                made.setdefault(provider.id, known.default)
+            elif provider.models:
+                made.setdefault(provider.id, next(iter(provider.models)))
+        return made
+
     def small(self, provider_id: str) -> ModelInfo | None:
         """A cheap model for titles and the like: as configured, else one of the same provider."""
         if self._config.small_model:

@@ -1,0 +1,82 @@
+"""Who answers prompts in a directory, and with which tools, commands and skills."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kedge.agent import BUILTIN
+from kedge.config.redacting import redacted
+from kedge.domain.agents import AgentInfo
+from kedge.server.answers import Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+
+class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose tools; kedge offers every model the same."""
+
+    provider: str
+    model: str
+
+
+class ToolItem(msgspec.Struct, frozen=True):
+    """A tool, as models are told of it."""
+
+    id: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt that has a name."""
+
+    name: str
+    template: str
+    hints: list[str]
+
+
+class Skill(msgspec.Struct, frozen=True, kw_only=True):
+    """Instructions that a model can look up."""
+
+    name: str
+    location: str
+    content: str
+
+
+@routes.get("/agent", "app.agents", answer=list[AgentInfo])
+async def list_agents(request: Request[NoQuery, NoBody]) -> Answer:
+    """The agents of the directory, the default one first."""
+    return json(shown_agents((await request.surroundings()).agents.list()))
+
+
+def shown_agents(agents: list[AgentInfo]) -> list[AgentInfo]:
+    """Agents without what may be a secret of their models' clients."""
+    return [msgspec.structs.replace(each, options=redacted(each.options)) for each in agents]
+
+
+@routes.get("/experimental/tool/ids", "tool.ids", answer=list[str])
+async def list_tool_ids(request: Request[NoQuery, NoBody]) -> Answer:
+    """The names of the tools."""
+    return json([tool.name for tool in BUILTIN])
+
+
+@routes.get("/experimental/tool", "tool.list", query=ToolQuery, answer=list[ToolItem])
+async def list_tools(request: Request[ToolQuery, NoBody]) -> Answer:
+    """The tools, with their arguments as JSON schema."""
+    specs = [tool.spec for tool in BUILTIN]
+    return json([ToolItem(each.name, each.description, each.parameters) for each in specs])
+
+
+@routes.get("/command", "command.list", answer=list[Command])
+async def list_commands(request: Request[NoQuery, NoBody]) -> Answer:
+    """The commands; this kedge runs none yet, so it lists none."""
+    return json([])
+
+
+@routes.get("/skill", "app.skills", answer=list[Skill])
+async def list_skills(request: Request[NoQuery, NoBody]) -> Answer:
+    """The skills; this kedge has none yet."""
+    return json([])

@@ -1,0 +1,171 @@
+"""What surrounds a server: its folders, its log, and the parts of OpenCode that kedge lacks."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from kedge.config.files import config_home_of, home_of
+from kedge.config.naming import printable, shortened
+from kedge.config.redacting import HIDDEN, redacted
+from kedge.domain import wire
+from kedge.server.answers import TRUE, Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+_client_log = logging.getLogger("kedge.client")
+
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+_LONGEST_LINE = 2000
+_SECRET = re.compile(
+    r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"
+    r"|(?<![a-z])([a-z_-]*(?:api.?key|token|secret|passw(?:or)?d|authorization))"
+    r"(\"?\s*[:=]\s*\"?)(?:(?:bearer|basic)\s+)?[^\s\"',;&]+"
+    r"|\b(sk|pk|ghp|gho|xox[a-z])[-_][\w-]{8,}"
+)
+_NO_MCP = "kedge does not run MCP servers yet"
+
+
+class Paths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are."""
+
+    home: str
+    state: str
+    config: str
+    worktree: str
+    directory: str
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a client wants to stand in the server's log."""
+
+    service: str
+    level: Literal["debug", "info", "warn", "error"]
+    message: str
+    extra: dict[str, Any] | None = None
+
+
+class McpStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an MCP server does."""
+
+    status: Literal["disabled", "failed"]
+    error: str | None = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server can do that not every server can."""
+
+    backgroundSubagents: bool
+
+
+class Console(msgspec.Struct, frozen=True, kw_only=True):
+    """The organisation that pays for models at OpenCode; kedge knows none."""
+
+    consoleManagedProviders: list[str]
+    switchableOrgCount: int
+
+
+@routes.get("/path", "path.get", answer=Paths)
+async def get_paths(request: Request[NoQuery, NoBody]) -> Answer:
+    """The directory, its worktree, and the folders of configuration and data."""
+    place = await request.known_place()
+    environ = request.backend.agent.environ
+    return json(
+        Paths(
+            home=home_of(environ),
+            state=str(request.backend.engine.data),
+            config=f"{config_home_of(environ)}/opencode",
+            worktree=place.worktree,
+            directory=place.directory,
+        )
+    )
+
+
+@routes.post("/log", "app.log", body=LogLine, answer=bool)
+async def write_log(request: Request[NoQuery, LogLine]) -> Answer:
+    """Write a line into the server's log."""
+    said = request.body
+    _client_log.log(_LEVELS[said.level], "%s", log_text(said))
+    return TRUE
+
+
+def log_text(said: LogLine) -> str:
+    """One line that a terminal can show, without what looks like a secret."""
+    more = f" {wire.encode(redacted(said.extra))}" if said.extra else ""
+    text = f"{said.service}: {said.message}{more}"[: 2 * _LONGEST_LINE]
+    return printable(_SECRET.sub(_without_secret, text))[:_LONGEST_LINE]
+
+
+def _without_secret(found: re.Match[str]) -> str:
+    scheme, key, between, start = found.groups()
+    if key is not None:
+        return f"{key}{between}{HIDDEN}"
+    return f"{scheme} {HIDDEN}" if scheme else f"{start}-{HIDDEN}"
+
+
+@routes.get("/mcp", "mcp.status", answer=dict[str, McpStatus])
+async def list_mcp(request: Request[NoQuery, NoBody]) -> Answer:
+    """The MCP servers that are configured; none of them runs."""
+    servers = (await request.surroundings()).config.raw.get("mcp")
+    found: Mapping[str, Any] = servers if isinstance(servers, dict) else {}
+    return json({shortened(name): _mcp_status(server) for name, server in found.items()})
+
+
+def _mcp_status(server: object) -> McpStatus:
+    if isinstance(server, dict) and server.get("enabled") is False:
+        return McpStatus(status="disabled")
+    return McpStatus(status="failed", error=_NO_MCP)
+
+
+@routes.get("/lsp", "lsp.status", answer=list[dict[str, Any]])
+async def list_lsp(request: Request[NoQuery, NoBody]) -> Answer:
+    """The language servers that run: kedge runs none."""
+    return json([])
+
+
+@routes.get("/formatter", "formatter.status", answer=list[dict[str, Any]])
+async def list_formatters(request: Request[NoQuery, NoBody]) -> Answer:
+    """The formatters that run: kedge runs none."""
+    return json([])
+
+
+@routes.get("/experimental/capabilities", "experimental.capabilities.get", answer=Capabilities)
+async def get_capabilities(request: Request[NoQuery, NoBody]) -> Answer:
+    """What the server can do that not every server can."""
+    return json(Capabilities(backgroundSubagents=False))
+
+
+@routes.get("/experimental/console", "experimental.console.get", answer=Console)
+async def get_console(request: Request[NoQuery, NoBody]) -> Answer:
+    """The organisation at OpenCode that models belong to: none."""
+    return json(Console(consoleManagedProviders=[], switchableOrgCount=0))
+
+
+@routes.get("/experimental/resource", "experimental.resource.list", answer=dict[str, Any])
+async def list_resources(request: Request[NoQuery, NoBody]) -> Answer:
+    """What MCP servers offer to read: nothing, as none runs."""
+    return json({})
+
+
+@routes.get("/experimental/workspace", "experimental.workspace.list", answer=list[dict[str, Any]])
+async def list_workspaces(request: Request[NoQuery, NoBody]) -> Answer:
+    """Places on other machines: kedge has none."""
+    return json([])
+
+
+@routes.get(
+    "/experimental/workspace/status",
+    "experimental.workspace.status",
+    answer=list[dict[str, Any]],
+)
+async def list_workspace_statuses(request: Request[NoQuery, NoBody]) -> Answer:
+    """How the connections to places on other machines do: there are none."""
+    return json([])

@@ -1,0 +1,118 @@
+"""The providers and models that can be asked in a directory; no key is ever among them."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from kedge.config.redacting import redacted
+from kedge.domain.providers import ModelApi, ModelInfo, ProviderInfo
+from kedge.model.catalog import Catalog
+from kedge.model.known import KNOWN
+from kedge.server.answers import Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+
+class Providers(msgspec.Struct, frozen=True, kw_only=True):
+    """The providers that can be asked, the one of the default model first."""
+
+    providers: list[ProviderInfo]
+    default: dict[str, str]
+    """The model of each that is taken if nobody says."""
+
+
+class AllProviders(msgspec.Struct, frozen=True, kw_only=True):
+    """The providers that there are; those that lack a key are listed without models."""
+
+    all: list[ProviderInfo]
+    default: dict[str, str]
+    connected: list[str]
+
+
+@routes.get("/config/providers", "config.providers", answer=Providers)
+async def list_connected_providers(request: Request[NoQuery, NoBody]) -> Answer:
+    """The providers that can be asked, with their models."""
+    catalog = (await request.surroundings()).catalog
+    return await asyncio.to_thread(_connected, catalog)
+
+
+def _connected(catalog: Catalog) -> Answer:
+    return json(Providers(providers=shown_providers(catalog), default=catalog.defaults()))
+
+
+@routes.get("/provider", "provider.list", answer=AllProviders)
+async def list_providers(request: Request[NoQuery, NoBody]) -> Answer:
+    """The providers that can be asked, and those that only lack a key."""
+    catalog = (await request.surroundings()).catalog
+    return await asyncio.to_thread(_all, catalog)
+
+
+def _all(catalog: Catalog) -> Answer:
+    found = shown_providers(catalog)
+    connected = [each.id for each in found]
+    return json(
+        AllProviders(
+            all=[*found, *_keyless(connected)], default=catalog.defaults(), connected=connected
+        )
+    )
+
+
+@routes.get("/provider/auth", "provider.auth", answer=dict[str, list[dict[str, Any]]])
+async def list_logins(request: Request[NoQuery, NoBody]) -> Answer:
+    """The ways to log in to providers: none, as keys come from the environment and the
+    configuration."""
+    return json({})
+
+
+def shown_providers(catalog: Catalog) -> list[ProviderInfo]:
+    """The providers that can be asked, that of the default model first, without secrets.
+
+    The first time it reads the list of models, which takes a while: for a thread.
+    """
+    first = catalog.default()[0]
+    found = sorted(catalog.providers(), key=lambda each: each.id != first)
+    return [_shown(each) for each in found]
+
+
+def _shown(provider: ProviderInfo) -> ProviderInfo:
+    return msgspec.structs.replace(
+        provider,
+        key=None,
+        options=_shown_options(provider.options),
+        models={id: _shown_model(model) for id, model in provider.models.items()},
+    )
+
+
+def _shown_options(options: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = redacted({"provider": {"it": {"options": options}}})
+    found: dict[str, Any] = shown["provider"]["it"]["options"]
+    return found
+
+
+def _shown_model(model: ModelInfo) -> ModelInfo:
+    shown = redacted({"url": model.api.url, "options": model.options, "headers": model.headers})
+    return msgspec.structs.replace(
+        model,
+        api=ModelApi(id=model.api.id, url=shown["url"], npm=model.api.npm),
+        options=shown["options"],
+        headers=shown["headers"],
+        variants=redacted(model.variants or {}),
+    )
+
+
+def _keyless(connected: list[str]) -> list[ProviderInfo]:
+    return [
+        ProviderInfo(
+            id=known.id,
+            name=known.name,
+            source="custom",
+            env=list(known.env),
+            options={},
+            models={},
+        )
+        for known in KNOWN.values()
+        if known.needs_key and known.id not in connected
+    ]

@@ -1,0 +1,59 @@
+"""Projects: the folders that were worked in, and what people say of them."""
+
+import msgspec
+
+from kedge.domain.errors import ProjectNotFound
+from kedge.domain.projects import Project, ProjectCommands, ProjectIcon
+from kedge.server.answers import Answer, json
+from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.routing import Routes
+
+routes = Routes()
+
+
+class ProjectPatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change of a project; what is absent stays."""
+
+    name: str | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
+
+
+class ProjectDirectory(msgspec.Struct, frozen=True):
+    """A checkout of a project."""
+
+    directory: str
+
+
+@routes.get("/project", "project.list", answer=list[Project])
+async def list_projects(request: Request[NoQuery, NoBody]) -> Answer:
+    """All projects that were ever worked in."""
+    return json(await request.backend.engine.projects.list())
+
+
+@routes.get("/project/current", "project.current", answer=Project)
+async def current_project(request: Request[NoQuery, NoBody]) -> Answer:
+    """The project of the directory."""
+    return json((await request.known_place()).project)
+
+
+@routes.patch("/project/{projectID}", "project.update", body=ProjectPatch, answer=Project)
+async def update_project(request: Request[NoQuery, ProjectPatch]) -> Answer:
+    """Change how a project is called and drawn, and what starts it."""
+    said = request.body
+    changed = await request.backend.engine.projects.update(
+        request.path["projectID"], name=said.name, icon=said.icon, commands=said.commands
+    )
+    return json(changed)
+
+
+@routes.get(
+    "/project/{projectID}/directories", "project.directories", answer=list[ProjectDirectory]
+)
+async def project_directories(request: Request[NoQuery, NoBody]) -> Answer:
+    """The checkouts of a project, the main one first; none of a project that there is not."""
+    try:
+        project = await request.backend.engine.projects.get(request.path["projectID"])
+    except ProjectNotFound:
+        return json([])
+    return json([ProjectDirectory(each) for each in (project.worktree, *project.sandboxes)])

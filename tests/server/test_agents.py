@@ -1,0 +1,38 @@
+"""The agents and tools that clients are told of."""
+
+from tests.server.world import Served
+
+
+async def test_the_default_agent_comes_first(served: Served) -> None:
+    """Terminal UIs begin with the first."""
+    agents = (await served.get("/agent")).json
+    assert [(each["name"], each["mode"]) for each in agents] == [
+        ("build", "primary"),
+        ("plan", "primary"),
+    ]
+    assert all({"permission", "options", "native"} <= set(each) for each in agents)
+    served.world.configure(default_agent="plan", agent={"plan": {"model": "kedge/offline"}})
+    first = (await served.get("/agent")).json[0]
+    assert first["name"] == "plan"
+    assert first["model"] == {"providerID": "kedge", "modelID": "offline"}
+
+
+async def test_tools_are_listed_with_their_arguments(served: Served) -> None:
+    """Names alone, and for a model with the schema that it is shown."""
+    ids = (await served.get("/experimental/tool/ids")).json
+    assert {"read", "write", "edit", "bash", "apply_patch", "todowrite", "question"} <= set(ids)
+    tools = (await served.get("/experimental/tool?provider=kedge&model=offline")).json
+    assert [each["id"] for each in tools] == ids
+    bash = next(each for each in tools if each["id"] == "bash")
+    assert "command" in bash["parameters"]["properties"]
+
+
+async def test_tools_of_nobody_are_a_bad_request(served: Served) -> None:
+    """The provider and the model have to be said, as to OpenCode."""
+    reply = await served.get("/experimental/tool")
+    assert (reply.status, reply.json["data"]["kind"]) == (400, "Query")
+
+
+async def test_what_kedge_lacks_is_an_empty_list(served: Served) -> None:
+    """Commands and skills come later; clients see none, rather than an error."""
+    assert [(await served.get(route)).json for route in ("/command", "/skill")] == [[], []]

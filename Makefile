@@ -32,7 +32,7 @@ check: $(INSTALLED) ## formatting, lint, types, import layers
 	$(BIN)/pytest -q tests/test_layers.py
 
 test: $(INSTALLED) components ## all tests but the long ones
-	$(BIN)/pytest -n auto -m "not torture"
+	@scripts/test
 
 torture: $(INSTALLED) components ## the long crash, race and scale tests, with their figures
 	KEDGE_TORTURE=1 $(BIN)/pytest -n auto --timeout 1800 -m "hypothesis and not torture"

@@ -42,6 +42,7 @@ from kedge.store.cursors import PageCursor
 from kedge.store.script import Script
 from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.forks import fork_session
+from kedge.store.verbs.leases import when_idle
 from kedge.store.verbs.messages import get_message, message_page, remove_message
 from kedge.store.verbs.parts import get_part, put_part, remove_part
 from kedge.store.verbs.sessions import (
@@ -353,9 +354,11 @@ class Session:
         return await self._engine.store.write_bulk(partial(store_message, message, now=now))
 
     async def remove_message(self, id: str) -> bool:
-        """Remove a message and its parts; tells whether it was there."""
-        script = partial(remove_message, self.id, check_id("msg", id))
-        return await self._engine.store.write_bulk(script)
+        """Remove a message and its parts; tells whether it was there. `SessionBusy` while the
+        session runs."""
+        remove = partial(remove_message, self.id, check_id("msg", id))
+        is_alive = self._engine.runs.alive_in(self.id)
+        return await self._engine.store.write_bulk(partial(when_idle, self.id, is_alive, remove))
 
     async def part(self, message_id: str, id: str) -> Part:
         """One part of a message."""

@@ -1,6 +1,8 @@
 """How a server is reached, and by whom."""
 
 import ipaddress
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,6 +10,7 @@ from kedge.domain.errors import CannotListen, InvalidInput, PathRefused
 
 DEFAULT_PORT = 4096
 DEFAULT_USERNAME = "opencode"
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([^\s/\[\]:@]+|\[[0-9a-f:.]+\])(:[0-9]+)?/?", re.I)
 _LARGEST_BODY = 32 * 1024 * 1024
 
 
@@ -32,10 +35,12 @@ class ServerSettings:
         if not 0 <= self.port <= 65535:
             raise InvalidInput(f"{self.port} is no port; give one from 0 to 65535", field="port")
         for origin in self.cors:
-            if "://" not in origin and origin != "*":
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise InvalidInput(
                     f"{origin!r} is no origin; give one such as https://example.com", field="cors"
                 )
+        if self.root is not None:
+            object.__setattr__(self, "root", os.path.realpath(self.root))
         if not self.is_local and not self.password:
             raise CannotListen(
                 f"listening on {self.hostname} lets other machines run commands here: set"
@@ -47,11 +52,15 @@ class ServerSettings:
         """Whether only this machine can reach the server."""
         return is_loopback(self.hostname)
 
+    def allows(self, directory: str) -> bool:
+        """Whether a directory is for clients."""
+        if self.root is None or directory == self.root:
+            return True
+        return directory.startswith(self.root.rstrip("/") + "/")
+
     def check_root(self, directory: str) -> None:
         """Refuse a directory that is not for clients."""
-        if self.root is None or directory == self.root:
-            return
-        if not directory.startswith(self.root.rstrip("/") + "/"):
+        if not self.allows(directory):
             raise PathRefused(f"this server works in {self.root} only")
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-import mimetypes
+import os
 from typing import Literal
 
 import msgspec
@@ -14,14 +14,13 @@ from kedge.domain.values import Value
 from kedge.engine.texts import shown
 from kedge.server.answers import Answer, json
 from kedge.server.errors import BadRequest
+from kedge.server.paths import LARGEST_FILE, FileContent, content_of
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.routes.listing import next_page
 from kedge.server.routing import Routes
 from kedge.store.verbs.tails import Tail
 
 routes = Routes()
-
-LARGEST_FILE = 8 * 2**20
-"""Bytes of a file that are sent."""
 
 
 class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +41,6 @@ class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     pathBase64: str | None = None
     """Instead of `path`, for one that is not UTF-8."""
-
-
-class FileContent(Value, frozen=True, kw_only=True):
-    """What is in a file."""
-
-    type: Literal["text", "binary"]
-    content: str
-    encoding: Literal["base64"] | None = None
-    mimeType: str | None = None
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +105,7 @@ async def file(request: Request[PastQuery, NoBody]) -> Answer:
     content = await (await request.session()).file(id, path)
     if len(content) > LARGEST_FILE:
         raise TooLarge(f"the file is larger than {LARGEST_FILE} bytes")
-    return json(file_content(content, path))
+    return json(content_of(os.fsdecode(path), content))
 
 
 @routes.get("/session/{sessionID}/tails", "kedge.session.tails", answer=list[Tail])
@@ -151,25 +141,9 @@ async def search(request: Request[SearchQuery, NoBody]) -> Answer:
             session=hit.session, messageID=hit.messageID, partID=hit.partID, excerpt=hit.excerpt
         )
         for hit in result.hits
+        if request.backend.settings.allows(hit.session.directory)
     ]
-    return json(matches, headers=[("x-next-cursor", result.cursor)] if result.cursor else [])
-
-
-def file_content(content: bytes, path: str | bytes) -> FileContent:
-    """A file's bytes as clients know them: text if they can be, else base64."""
-    name = path.decode(errors="replace") if isinstance(path, bytes) else path
-    kind = mimetypes.guess_type(name)[0]
-    if b"\0" not in content:
-        try:
-            return FileContent(type="text", content=content.decode(), mimeType=kind)
-        except UnicodeDecodeError:
-            pass
-    return FileContent(
-        type="binary",
-        content=base64.b64encode(content).decode(),
-        encoding="base64",
-        mimeType=kind or "application/octet-stream",
-    )
+    return json(matches, headers=next_page(result.cursor))
 
 
 def _path(query: PastQuery) -> str | bytes:

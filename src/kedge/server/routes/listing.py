@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from kedge.domain.errors import DirectoryNotFound, PathRefused
+from kedge.domain.errors import DirectoryNotFound
 from kedge.domain.sessions import SessionInfo
 from kedge.engine.inputs import MAX_LIMIT
 from kedge.engine.listing import Listing
@@ -23,7 +23,6 @@ Number: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"type": "numb
 """What should be a number; what is none is passed over, as OpenCode does."""
 Flag: TypeAlias = Literal["true", "false"]
 
-NEXT = "x-next-cursor"
 _EXPOSED = ("access-control-expose-headers", "X-Next-Cursor")
 
 
@@ -84,7 +83,7 @@ async def list_sessions(request: Request[ListQuery, NoBody]) -> Answer:
         cursor=query.cursor,
     )
     page = await _page(request, await _placed(request, listing))
-    return json_text(page.text, headers=_next(page.cursor))
+    return json_text(page.text, headers=next_page(page.cursor))
 
 
 @routes.get(
@@ -109,7 +108,7 @@ async def list_all_sessions(request: Request[GlobalQuery, NoBody]) -> Answer:
     page = await _page(request, listing)
     texts = await with_projects(request.backend.engine, page.texts)
     more = str(_seen(page.texts[-1]).time.updated) if page.cursor else None
-    return json_text(Texts(texts, None).text, headers=_next(more))
+    return json_text(Texts(texts, None).text, headers=next_page(more))
 
 
 @routes.get("/session/deleted", "kedge.session.deleted", query=PageQuery, answer=list[SessionInfo])
@@ -121,9 +120,9 @@ async def list_deleted_sessions(request: Request[PageQuery, NoBody]) -> Answer:
     infos = [
         _with_deletion(each.info, each.time_deleted)
         for each in page.sessions
-        if _is_open(request.backend.settings, each.info.directory)
+        if request.backend.settings.allows(each.info.directory)
     ]
-    return json(infos, headers=_next(page.cursor))
+    return json(infos, headers=next_page(page.cursor))
 
 
 async def _placed(request: Request[ListQuery, NoBody], listing: Listing) -> Listing:
@@ -168,15 +167,7 @@ def _seen(text: str) -> _Seen:
 
 
 def _open_ones(settings: ServerSettings, texts: list[str]) -> list[str]:
-    return [text for text in texts if _is_open(settings, _seen(text).directory)]
-
-
-def _is_open(settings: ServerSettings, directory: str) -> bool:
-    try:
-        settings.check_root(directory)
-    except PathRefused:
-        return False
-    return True
+    return [text for text in texts if settings.allows(_seen(text).directory)]
 
 
 def _with_deletion(info: SessionInfo, at: int) -> SessionInfo:
@@ -184,8 +175,9 @@ def _with_deletion(info: SessionInfo, at: int) -> SessionInfo:
     return msgspec.structs.replace(info, time=time)
 
 
-def _next(cursor: str | None) -> list[tuple[str, str]]:
-    return [] if cursor is None else [(NEXT, cursor), _EXPOSED]
+def next_page(cursor: str | None) -> list[tuple[str, str]]:
+    """The headers that say where a list goes on."""
+    return [] if cursor is None else [("x-next-cursor", cursor), _EXPOSED]
 
 
 def _number(text: str | None) -> float | None:

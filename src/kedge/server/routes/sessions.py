@@ -113,8 +113,9 @@ async def delete_session(request: Request[NoQuery, NoBody]) -> Answer:
 async def restore_session(request: Request[NoQuery, NoBody]) -> Answer:
     """Bring a removed session back, with its subtasks."""
     id = request.id("ses", "sessionID")
-    session = await request.backend.engine.sessions.restore(id)
-    return await _answer(session)
+    if request.backend.settings.root is not None:
+        await _check_deleted(request, id)
+    return await _answer(await request.backend.engine.sessions.restore(id))
 
 
 @routes.get("/session/{sessionID}/children", "session.children", answer=list[SessionInfo])
@@ -150,6 +151,19 @@ async def fork_session(request: Request[NoQuery, ForkBody]) -> Answer:
     if before is not None:
         checked_id("msg", before, "messageID")
     return await _answer(await (await request.session()).fork(before))
+
+
+async def _check_deleted(request: Request[NoQuery, NoBody], id: str) -> None:
+    """Refuse a removed session that is not for clients, which no other route can read."""
+    sessions = request.backend.engine.sessions
+    page = await sessions.deleted()
+    while all(each.info.id != id for each in page.sessions) and page.cursor is not None:
+        page = await sessions.deleted(cursor=page.cursor)
+    found = next((each.info for each in page.sessions if each.info.id == id), None)
+    if found is None:
+        await request.session()
+    else:
+        request.backend.settings.check_root(found.directory)
 
 
 async def _answer(session: Session) -> Answer:

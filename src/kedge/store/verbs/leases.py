@@ -14,7 +14,7 @@ from kedge.domain.events import SessionIdle, SessionStatusChanged
 from kedge.domain.failures import Failure, aborted
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.status import Busy, Idle, SessionStatus
-from kedge.store.script import Emit, Script, ScriptMaker, row, rows, run
+from kedge.store.script import Emit, Script, ScriptMaker, T, row, rows, run
 from kedge.store.verbs.asks import withdraw_asks
 from kedge.store.verbs.fences import Fence, pass_fence
 from kedge.store.verbs.interrupts import interrupt_open_messages
@@ -183,6 +183,16 @@ def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
         return None, False, Idle()
     status: SessionStatus = wire.decode(found[3], SessionStatus)
     return found[1], found[2] <= now, status
+
+
+def when_idle(session_id: str, is_alive: IsAlive, do: ScriptMaker[T]) -> Script[T]:
+    """Do something to a session that nobody runs; `SessionBusy` if somebody does."""
+    # Locked, so that no run begins meanwhile.
+    yield from lock_session(session_id)
+    owner, expired, _ = yield from lease_of(session_id)
+    if owner is not None and is_alive(owner, expired):
+        raise SessionBusy(session_id)
+    return (yield from do())
 
 
 def lease_expiry(session_id: str) -> Script[int | None]:

@@ -1,0 +1,200 @@
+"""What a session did, over HTTP: diffs, files as they were, tails, forks, and search."""
+
+import base64
+from typing import Any
+from urllib.parse import quote
+
+from tests.server.world import Served
+
+
+class Talk:
+    """A session in which every prompt is a command of the offline model."""
+
+    def __init__(self, served: Served, id: str) -> None:
+        self.served = served
+        self.url = f"/session/{id}"
+        self.prompts: list[str] = []
+
+    async def say(self, command: str) -> str:
+        """The id of a prompt that was answered."""
+        body = {"parts": [{"type": "text", "text": command}]}
+        answer = (await self.served.post(f"{self.url}/message", body)).json
+        self.prompts.append(answer["info"]["parentID"])
+        return self.prompts[-1]
+
+    async def get(self, target: str) -> Any:  # noqa: ANN401 - any JSON
+        """What the session answers."""
+        reply = await self.served.get(self.url + target)
+        assert reply.status == 200, reply
+        return reply.json
+
+    async def files(self, query: str = "") -> list[tuple[str, int, int]]:
+        """The files of a diff, with their counts."""
+        found = await self.get(f"/diff{query}")
+        assert all(each["patch"].startswith(f"Index: {each['file']}\n") for each in found)
+        return [(each["file"], each["additions"], each["deletions"]) for each in found]
+
+
+async def talking(served: Served) -> Talk:
+    """A new talk."""
+    return Talk(served, (await served.post("/session", {"title": "talk"})).json["id"])
+
+
+async def test_a_diff_is_of_a_session_a_message_or_a_stretch(served: Served) -> None:
+    """Without a message it is the whole session's, where OpenCode answers nothing."""
+    talk = await talking(served)
+    assert await talk.files() == []
+    first = await talk.say("write new.txt one")
+    second = await talk.say("write other.txt two")
+    third = await talk.say("write new.txt three")
+    new, other = ("new.txt", 1, 0), ("other.txt", 1, 0)
+    assert await talk.files() == [new, other]
+    assert await talk.files(f"?messageID={first}") == [new]
+    assert await talk.files(f"?messageID={third}") == [("new.txt", 1, 1)]
+    assert await talk.files(f"?until={third}") == [new, other]
+    assert await talk.files(f"?from={second}&until={third}") == [other]
+    assert await talk.files("?messageID=msg_unknown") == []
+    assert (await served.get("/session/ses_nope/diff")).json == []
+
+
+async def test_diffs_that_make_no_sense_are_refused(served: Served) -> None:
+    """With 400, and 404 for a stretch that ends at no message."""
+    talk = await talking(served)
+    first = await talk.say("say hello")
+    second = await talk.say("say hello")
+    for query in (
+        "messageID=bad",
+        "messageID=",
+        f"from={first}",
+        f"messageID={first}&until={second}",
+        f"from={second}&until={first}",
+        "until=bad",
+    ):
+        reply = await served.get(f"{talk.url}/diff?{query}")
+        assert (reply.status, reply.json["name"]) == (400, "BadRequest"), query
+    assert (await served.get(f"{talk.url}/diff?until=msg_unknown")).status == 404
+    bad = await served.get(f"{talk.url}/diff?messageID=bad")
+    assert bad.json["data"]["kind"] == "Query"
+
+
+async def test_files_are_read_as_they_were(served: Served) -> None:
+    """As of a message, in the form in which OpenCode sends files; the disk is not asked."""
+    (served.world.folder / "raw.bin").write_bytes(b"\0\xff")
+    talk = await talking(served)
+    first = await talk.say("write new.txt one")
+    second = await talk.say("write new.txt two")
+    (served.world.folder / "new.txt").unlink()
+    as_of = f"messageID={second}"
+    names = [each["name"] for each in await talk.get(f"/tree?{as_of}")]
+    assert names == ["a.txt", "b.txt", "new.txt", "raw.bin"]
+    assert "new.txt" not in [each["name"] for each in await talk.get(f"/tree?messageID={first}")]
+    found = await talk.get(f"/file?{as_of}&path=new.txt")
+    assert found == {"type": "text", "content": "one\n"}
+    coded = quote(base64.b64encode(b"raw.bin"))
+    raw = await talk.get(f"/file?{as_of}&pathBase64={coded}")
+    assert (raw["type"], raw["encoding"]) == ("binary", "base64")
+    assert base64.b64decode(raw["content"]) == b"\0\xff"
+    assert raw == await talk.get(f"/file?{as_of}&path=raw.bin")
+
+
+async def test_files_that_cannot_be_read_say_why(served: Served) -> None:
+    """No path leads out of the worktree, and what was not there is not found."""
+    talk = await talking(served)
+    as_of = f"messageID={await talk.say('write new.txt one')}"
+    for target, status in (
+        ("/file?path=a.txt", 400),
+        ("/file?messageID=bad&path=a.txt", 400),
+        ("/file?messageID=msg_unknown&path=a.txt", 404),
+        (f"/file?{as_of}&path=none.txt", 404),
+        (f"/file?{as_of}&path=", 400),
+        (f"/file?{as_of}&path=%00", 400),
+        (f"/file?{as_of}&pathBase64=!", 400),
+        (f"/file?{as_of}&path=../../../../etc/passwd", 403),
+        (f"/file?{as_of}&path=/etc/passwd", 403),
+        (f"/tree?{as_of}&path=a.txt", 400),
+        (f"/tree?{as_of}&path=..", 403),
+    ):
+        reply = await served.get(talk.url + target)
+        assert reply.status == status, (target, reply)
+        assert reply.json["data"]["message"]
+
+
+async def test_a_tail_is_listed_and_restored_as_a_fork(served: Served) -> None:
+    """What a final revert took out stays, and becomes a session of its own."""
+    talk = await talking(served)
+    kept = await talk.say("say kept")
+    gone = await talk.say("write new.txt one")
+    await served.post(f"{talk.url}/revert", {"messageID": gone})
+    info = await talk.get("")
+    assert info["revert"]["diff"].startswith("diff --git a/new.txt b/new.txt\n")
+    assert await talk.get("/tails") == []
+    await talk.say("say hello")
+    assert "revert" not in await talk.get("")
+    (tail,) = await talk.get("/tails")
+    assert (tail["messageID"], tail["messages"]) == (gone, 3)
+    assert None not in tail.values()
+    reply = await served.post(f"{talk.url}/tails/{tail['id']}/restore")
+    fork = reply.json
+    assert fork["fork"] == {"sessionID": info["id"], "messageID": gone}
+    assert "parentID" not in fork
+    prompts = [
+        each["parts"][0]["text"]
+        for each in (await served.get(f"/session/{fork['id']}/message")).json
+        if each["info"]["role"] == "user"
+    ]
+    assert prompts == ["say kept", "write new.txt one"]
+    assert await talk.get("/forks") == [fork]
+    assert kept in [each["info"]["id"] for each in await talk.get("/message")]
+    assert (await served.post(f"{talk.url}/tails/bad/restore")).status == 400
+    assert (await served.post(f"{talk.url}/tails/tail_nope/restore")).status == 404
+
+
+async def test_a_fork_ends_before_a_message(served: Served) -> None:
+    """A session of its own with the same texts and new ids, which the origin lists."""
+    talk = await talking(served)
+    await talk.say("say one")
+    second = await talk.say("say two")
+    await served.patch(talk.url, {"title": "T"})
+    fork = (await served.post(f"{talk.url}/fork", {"messageID": second})).json
+    assert (fork["title"], fork["fork"]["messageID"]) == ("T (fork #1)", second)
+    whole = (await served.post(f"/session/{fork['id']}/fork")).json
+    assert whole["title"] == "T (fork #2)"
+    own, copied = await talk.get("/message"), (await served.get(f"/session/{whole['id']}/message"))
+    assert [each["parts"][0].get("text") for each in copied.json] == [
+        each["parts"][0].get("text") for each in own[:2]
+    ]
+    assert not {each["info"]["id"] for each in copied.json} & {each["info"]["id"] for each in own}
+    assert await talk.get("/forks") == [fork]
+    assert await talk.get("/children") == []
+    for raw, status in ((b'{"messageID":"bad"}', 400), (b"{bad", 400), (b"[]", 400)):
+        assert (await served.post(f"{talk.url}/fork", raw=raw)).status == status
+    assert (await served.post(f"{talk.url}/fork", {"messageID": "msg_unknown"})).status == 404
+    assert (await served.post("/session/ses_nope/fork")).status == 404
+
+
+async def test_words_are_found(served: Served) -> None:
+    """In titles first, then in messages and tool calls, page by page."""
+    talk = await talking(served)
+    await talk.say("write reef.txt coral")
+    titled = (await served.post("/session", {"title": "Coral reef"})).json["id"]
+    outside = served.world.root / "outside"
+    outside.mkdir()
+    far = (await served.post(f"/session?directory={outside}", {"title": "coral"})).json["id"]
+    hits = (await served.get("/search?query=CORAL")).json
+    assert (hits[0]["session"]["id"], hits[0]["excerpt"]) == (titled, "Coral reef")
+    assert "messageID" not in hits[0]
+    assert {hit["session"]["id"] for hit in hits[1:]} == {talk.url.rpartition("/")[2]}
+    assert all(hit["messageID"].startswith("msg") and hit["partID"] for hit in hits[1:])
+    first = await served.get("/search?query=coral&limit=1")
+    rest = await served.get(f"/search?query=coral&cursor={first.headers['x-next-cursor']}")
+    assert first.json + rest.json == hits
+    everywhere = (await served.get("/search?query=coral&scope=all")).json
+    assert far in [hit["session"]["id"] for hit in everywhere]
+    assert [
+        hit["session"]["id"]
+        for hit in (await served.get(f"/search?query=coral&directory={outside}")).json
+    ] == [far]
+    assert (await served.get("/search?query=coral&path=sub")).json == []
+    assert (await served.get("/search?query=%25")).json == []
+    for query in ("", "?query=x&limit=-1", "?query=x&cursor=bad", "?query=x&scope=bogus"):
+        assert (await served.get(f"/search{query}")).status == 400

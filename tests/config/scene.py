@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kedge.config.files import LoadedFile, TrustCheck, load_files
-from kedge.config.loading import load_config, nobody
+from kedge.config.files import LoadedFile, TrustCheck, load_files, nobody
+from kedge.config.loading import load_config
 from kedge.config.values import Config
 from kedge.domain.permissions import PermissionRule
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.config.loading import load_config
+from kedge.config.loading import load_config, load_own_config, load_readable_config
 from kedge.config.merging import merge
 from kedge.config.values import Config, Instruction
 from kedge.domain.errors import ConfigInvalid
@@ -439,3 +439,25 @@ def test_merging_changes_nothing_it_was_given(
     assert merge(made, made) == made
     assert list(merge(one, two))[: len(one)] == list(one)
     assert merge({}, three) == three
+
+
+def test_a_broken_file_is_left_out_of_what_is_shown(scene: Scene) -> None:
+    """The others count, and a notice names it; who works by the configuration is refused."""
+    scene.own({"username": "ada"})
+    path = scene.write('{"model": }')
+    scene.write({"share": "disabled"}, "kedge.json")
+    with pytest.raises(ConfigInvalid):
+        scene.load()
+    shown = load_readable_config(scene.project, scene.project, environ=scene.environ)
+    assert (shown.username, shown.share) == ("ada", "disabled")
+    assert shown.notices == (f"{path}:1: expected a value: the whole file is ignored",)
+
+
+def test_the_users_own_files_are_shown_alone(scene: Scene) -> None:
+    """Without those of a project, and without those that cannot be read."""
+    scene.own({"username": "ada"})
+    broken = scene.own("{", "kedge/kedge.json")
+    scene.write({"share": "disabled"})
+    own = load_own_config(scene.environ)
+    assert (own.username, own.share) == ("ada", "manual")
+    assert [str(broken) in notice for notice in own.notices] == [True]

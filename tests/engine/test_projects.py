@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.domain.errors import ProjectNotFound, TooLarge
+from kedge.domain.projects import ProjectCommands, ProjectIcon
 from kedge.engine.engine import Engine
 from kedge.engine.worktrees import Worktree
 from kedge.store.verbs.projects import project_aliases
@@ -194,3 +196,46 @@ async def test_a_history_is_walked_once(place: Place, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Worktree, "identity", lambda self: pytest.fail("walked again"))
     async with place.open() as engine:
         assert engine.project.id == known
+
+
+async def test_a_place_is_looked_up_without_being_there(any_place: Place, tmp_path: Path) -> None:
+    """A folder that is new is located; one that is gone is what it was, or what it would be."""
+    repository(any_place.folder)
+    other = tmp_path / "other"
+    other.mkdir()
+    async with any_place.open() as engine:
+        below = await engine.look_up(any_place.folder / "not" / "there")
+        assert (below.worktree, below.project) == (str(any_place.folder), engine.project)
+        assert below.path == "not/there"
+        known = await engine.look_up(other)
+        assert known == await engine.locate(other)
+        other.rmdir()
+        assert await engine.look_up(other) == known
+        never = await engine.look_up(tmp_path / "never")
+        assert (never.worktree, never.project.vcs) == (str(tmp_path / "never"), None)
+        listed = {each.id for each in await engine.projects.list()}
+        assert listed == {engine.project.id, known.project.id}
+
+
+async def test_people_name_a_project(any_place: Place) -> None:
+    """What is said is kept under every id of the project; what is not said stays."""
+    async with any_place.open() as engine:
+        plain = engine.project.id
+    root = repository(any_place.folder)
+    async with any_place.open() as engine:
+        icon = ProjectIcon(color="blue")
+        await engine.projects.update(root, name="One", icon=icon)
+        named = await engine.projects.update(plain, commands=ProjectCommands(start="make"))
+        assert (named.name, named.icon, named.commands) == (
+            "One",
+            icon,
+            ProjectCommands(start="make"),
+        )
+        assert await engine.projects.get(root) == await engine.projects.get(plain) == named
+        for id in ("nobody", "no\0body"):
+            with pytest.raises(ProjectNotFound):
+                await engine.projects.get(id)
+            with pytest.raises(ProjectNotFound):
+                await engine.projects.update(id, name="x")
+        with pytest.raises(TooLarge):
+            await engine.projects.update(plain, name="x" * 300_000)

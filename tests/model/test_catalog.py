@@ -349,3 +349,19 @@ async def test_every_known_provider_can_be_asked(known: KnownProvider) -> None:
                 assert text_of(await ask(found.open(info), request)) == "x"
                 assert server.requests[-1].tools == ["read"]
         await found.aclose()
+
+
+def test_each_provider_has_a_default() -> None:
+    """That of the default model comes first, whatever it is; who has no models has none."""
+    one = ProviderConfig(models={"a": ModelConfig(), "b": ModelConfig()})
+    providers = {"one": one, "two": one, "none": ProviderConfig()}
+    found = catalog(ANTHROPIC_KEY, provider=providers, model="two/b").defaults()
+    assert next(iter(found)) == "two"
+    assert found == {
+        "two": "b",
+        "one": "a",
+        "anthropic": KNOWN["anthropic"].default,
+        "kedge": "offline",
+    }
+    # A model of nobody is no default of anybody.
+    assert catalog(model="nobody/x").defaults() == {"kedge": "offline"}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.config.loading import load_config, nobody
+from kedge.config.files import nobody
+from kedge.config.loading import load_config
 from kedge.config.values import Config, ModelConfig, ProviderConfig
 from kedge.model.catalog import Catalog
 from kedge.model.port import ModelFailure

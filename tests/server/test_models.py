@@ -20,7 +20,11 @@ async def test_without_any_key_there_is_the_offline_model(served: Served) -> Non
     assert (every["connected"], every["default"]) == (["kedge"], {"kedge": "offline"})
     others = {each["id"]: each["models"] for each in every["all"][1:]}
     assert others == {id: {} for id, known in KNOWN.items() if known.needs_key}
-    assert (await served.get("/provider/auth")).json == {}
+    logins = (await served.get("/provider/auth")).json
+    assert set(logins) == {"kedge", *others}
+    assert logins["openai"][0]["label"] == "Set OPENAI_API_KEY and start kedge again"
+    # Nobody would take a key that a client asks for.
+    assert {each["type"] for methods in logins.values() for each in methods} == {"oauth"}
 
 
 async def test_a_model_has_the_form_that_clients_know(served: Served) -> None:

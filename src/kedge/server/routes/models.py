@@ -1,7 +1,8 @@
 """The providers and models that can be asked in a directory; no key is ever among them."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -14,6 +15,9 @@ from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
 
 routes = Routes()
+
+# A catalog does not change, and terminal UIs ask four times when they start.
+_SHOWN: WeakKeyDictionary[Catalog, list[ProviderInfo]] = WeakKeyDictionary()
 
 
 class Providers(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +34,13 @@ class AllProviders(msgspec.Struct, frozen=True, kw_only=True):
     all: list[ProviderInfo]
     default: dict[str, str]
     connected: list[str]
+
+
+class LoginMethod(msgspec.Struct, frozen=True):
+    """A way to log in to a provider."""
+
+    type: Literal["oauth", "api"]
+    label: str
 
 
 @routes.get("/config/providers", "config.providers", answer=Providers)
@@ -60,11 +71,21 @@ def _all(catalog: Catalog) -> Answer:
     )
 
 
-@routes.get("/provider/auth", "provider.auth", answer=dict[str, list[dict[str, Any]]])
+@routes.get("/provider/auth", "provider.auth", answer=dict[str, list[LoginMethod]])
 async def list_logins(request: Request[NoQuery, NoBody]) -> Answer:
-    """The ways to log in to providers: none, as keys come from the environment and the
-    configuration."""
-    return json({})
+    """How each provider is connected: by a variable or the configuration, as kedge keeps no
+    keys."""
+    catalog = (await request.surroundings()).catalog
+    found = await asyncio.to_thread(catalog.providers)
+    every = [*found, *_keyless([each.id for each in found])]
+    return json({each.id: [_login(each)] for each in every})
+
+
+def _login(provider: ProviderInfo) -> LoginMethod:
+    # Not as "api": then clients ask for the key, and do not show that nobody took it.
+    if provider.env:
+        return LoginMethod("oauth", f"Set {provider.env[0]} and start kedge again")
+    return LoginMethod("oauth", "Needs no key but what the configuration says")
 
 
 def shown_providers(catalog: Catalog) -> list[ProviderInfo]:
@@ -72,9 +93,12 @@ def shown_providers(catalog: Catalog) -> list[ProviderInfo]:
 
     The first time it reads the list of models, which takes a while: for a thread.
     """
+    if (known := _SHOWN.get(catalog)) is not None:
+        return known
     first = catalog.default()[0]
     found = sorted(catalog.providers(), key=lambda each: each.id != first)
-    return [_shown(each) for each in found]
+    _SHOWN[catalog] = shown = [_shown(each) for each in found]
+    return shown
 
 
 def _shown(provider: ProviderInfo) -> ProviderInfo:

@@ -23,6 +23,8 @@ from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
+from kedge.server import ServerSettings
+from kedge.server.routes import ALL
 from kedge.snapshot import (
     Change,
     Outcome,
@@ -142,7 +144,9 @@ def is_error(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, errors.KedgeError)
 
 
-@pytest.mark.parametrize("kind", [Settings, AgentSettings], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [Settings, AgentSettings, ServerSettings], ids=lambda kind: kind.__name__
+)
 def test_every_setting_is_named(kind: type, code: str) -> None:
     """Each field of the settings stands in the docs."""
     assert missing([field.name for field in dataclasses.fields(kind)], code) == []
@@ -162,3 +166,11 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     page.write_text("prose session.fork\n\n| `session.forks` |\n|---|\n| `session.abort()` |\n")
     names = ["session.fork", "session.forks", "session.abort", "abort"]
     assert missing(names, markdown.code(page)) == ["session.fork", "abort"]
+
+
+def test_every_route_is_on_its_page() -> None:
+    """The server's page lists each route with what it does, in the words of its description."""
+    page = (ROOT / "docs" / "server.md").read_text()
+    for route in ALL:
+        assert f"`{route.method} {route.path}`" in page
+        assert route.summary.removeprefix("Not built: ") in page, route.path

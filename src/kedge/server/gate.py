@@ -7,14 +7,15 @@ to point here, a foreign `Host`.
 
 import base64
 import binascii
+import hashlib
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
-from kedge.server.answers import Answer, Message, Receive, Send, send_answer
-from kedge.server.errors import Refused, error_answer
+from kedge.server.answers import Answer, Message, Receive, Send, json, send_answer
+from kedge.server.errors import BadRequest, Refused, error_answer
 from kedge.server.settings import ServerSettings, is_loopback
 
 Scope: TypeAlias = dict[str, Any]
@@ -28,9 +29,18 @@ _ORIGINS = re.compile(
     re.IGNORECASE,
 )
 """Where OpenCode's own clients come from."""
-_VARY = (b"vary", b"Origin")
+_HOST = re.compile(r"([^\[\]:@/\\\s]+|\[[0-9a-f:.]+\])(?::[0-9]*)?", re.IGNORECASE)
+"""A name or address, and perhaps a port."""
+_ONCE = (b"host", b"origin", b"authorization", b"content-length", b"content-type")
+"""Headers that decide something: of two that differ, nobody could tell which one counts."""
+_ASKED_HEADERS = b"access-control-request-headers"
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-_UNAUTHORIZED = Answer(b"", 401, b"", ((b"www-authenticate", b'Basic realm="Secure Area"'),))
+_CHALLENGE = ("www-authenticate", 'Basic realm="Secure Area"')
+_UNAUTHORIZED = Answer(b"", 401, b"", ((_CHALLENGE[0].encode(), _CHALLENGE[1].encode()),))
+_UNAUTHORIZED_API = json(
+    {"_tag": "UnauthorizedError", "message": "Authentication required"}, 401, [_CHALLENGE]
+)
+"""The same for routes of OpenCode's newer kind."""
 
 
 class Gate:
@@ -40,7 +50,9 @@ class Gate:
         self._app = app
         self._settings = settings
         wanted = f"{settings.username}:{settings.password}"
-        self._credentials = wanted.encode() if settings.password else None
+        self._credentials = _digest(wanted.encode()) if settings.password else None
+        self._origins = {origin.rstrip("/").lower() for origin in settings.cors}
+        self._hosts = {urlsplit(origin).hostname for origin in self._origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,7 +60,7 @@ class Gate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         origin = headers.get(b"origin", b"").decode("latin-1")
         allowed = self._allows(origin)
-        extra = [_VARY, _NO_SNIFFING]
+        extra = [_vary(headers), _NO_SNIFFING]
         if origin and allowed:
             extra.append((b"access-control-allow-origin", origin.encode("latin-1")))
 
@@ -67,8 +79,10 @@ class Gate:
     def _refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], origin: str, allowed: bool
     ) -> Answer | None:
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if self._credentials is None and not self._is_own_host(hosts):
+        repeated = _repeated(scope["headers"])
+        if repeated:
+            return error_answer(BadRequest(f"the header {repeated} is there twice", "Headers"))
+        if self._credentials is None and not self._is_own(headers.get(b"host", b"")):
             return error_answer(
                 Refused("the Host header names another machine; use http://127.0.0.1 or localhost")
             )
@@ -80,30 +94,47 @@ class Gate:
                     Refused("this origin is not allowed; allow it with `kedge serve --cors ORIGIN`")
                 )
         elif not self._is_authorized(scope, headers):
-            return _UNAUTHORIZED
+            return _UNAUTHORIZED_API if scope["path"].startswith("/api/") else _UNAUTHORIZED
         return None
 
     def _allows(self, origin: str) -> bool:
         if not origin:
             return False
-        cors = self._settings.cors
-        return _ORIGINS.fullmatch(origin) is not None or origin in cors or "*" in cors
-
-    def _is_own_host(self, hosts: list[bytes]) -> bool:
-        if len(hosts) != 1:
-            return False
-        host = hosts[0].decode("latin-1").lower()
-        name = (
-            host[: host.index("]") + 1]
-            if host.startswith("[") and "]" in host
-            else host.split(":")[0]
+        return (
+            _ORIGINS.fullmatch(origin) is not None
+            or origin.lower() in self._origins
+            or "*" in self._origins
         )
-        return is_loopback(name)
+
+    def _is_own(self, header: bytes) -> bool:
+        """Whether a request was meant for this machine, or for a name that was allowed."""
+        found = _HOST.fullmatch(header.decode("latin-1"))
+        if found is None:
+            return False
+        name = found[1].lower()
+        return is_loopback(name) or name.strip("[]") in self._hosts
 
     def _is_authorized(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         assert self._credentials is not None
         given = _basic(headers.get(b"authorization", b"")) or _token(scope["query_string"])
-        return given is not None and hmac.compare_digest(given, self._credentials)
+        return given is not None and hmac.compare_digest(_digest(given), self._credentials)
+
+
+def _vary(headers: Mapping[bytes, bytes]) -> tuple[bytes, bytes]:
+    depends_on = (
+        b"Access-Control-Request-Headers, Origin" if _ASKED_HEADERS in headers else b"Origin"
+    )
+    return (b"vary", depends_on)
+
+
+def _digest(credentials: bytes) -> bytes:
+    """Of one length, so that comparing takes the same time whatever was given."""
+    return hashlib.sha256(credentials).digest()
+
+
+def _repeated(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    names = [name for name, _ in headers]
+    return next((name.decode() for name in _ONCE if names.count(name) > 1), None)
 
 
 def _basic(header: bytes) -> bytes | None:
@@ -133,7 +164,7 @@ def _preflight(headers: Mapping[bytes, bytes]) -> Answer:
         b"",
         (
             (b"access-control-allow-methods", b"GET, HEAD, PUT, PATCH, POST, DELETE"),
-            (b"access-control-allow-headers", headers.get(b"access-control-request-headers", b"")),
+            (b"access-control-allow-headers", headers.get(_ASKED_HEADERS, b"")),
             (b"access-control-max-age", b"86400"),
         ),
     )

@@ -1,0 +1,267 @@
+"""Who is let in: hosts, origins, passwords, and the headers that browsers want."""
+
+import base64
+import logging
+from collections.abc import AsyncIterator, Mapping
+from itertools import product
+
+import pytest
+
+from kedge.domain.errors import CannotListen, InvalidInput
+from kedge.server import ServerSettings
+from tests.agent.world import World
+from tests.server.world import Reply, Served, read_reply, serve
+
+PASSWORD = "s3cret: ü"
+TOKEN = base64.b64encode(f"opencode:{PASSWORD}".encode()).decode()
+BASIC = {"authorization": f"Basic {TOKEN}"}
+OWN = ("localhost", "LocalHost:4096", "127.0.0.1", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:80")
+OTHERS = (
+    *("evil.com", "localhost.evil.com", "localhost.", "127.0.0.1.nip.io", "0.0.0.0"),
+    *("2130706433", "127.1", "0x7f000001", "evil.com:4096", "localhost@evil.com"),
+    *("evil.com#localhost", "[::1]evil.com", "127.0.0.1]", "localhost:80:80", "[::]", ""),
+    *("localhost evil.com", "localhost/evil.com", "192.168.0.1", "localhost:evil"),
+)
+ALLOWED = (
+    "http://localhost",
+    "http://localhost:3000",
+    "https://LOCALHOST:3000",
+    "http://127.0.0.1:5173",
+    "http://[::1]:5173",
+    "https://app.opencode.ai",
+    "tauri://localhost",
+    "http://tauri.localhost",
+    "oc://renderer/index.html",
+)
+FOREIGN = (
+    "null",
+    "https://evil.example",
+    "http://localhost.evil.com",
+    "http://localhost:80.evil.com",
+    "http://evil.com#localhost",
+    "http://localhost@evil.com",
+    "http://127.0.0.1.nip.io",
+    "http://127.0.0.2.evil.com:3000",
+    "https://opencode.ai.evil.com",
+    "https://evilopencode.ai",
+    "http://app.opencode.ai",
+    "file://",
+    "http://localhost:",
+    "http://[::1",
+    "chrome-extension://abcdef",
+)
+PREFLIGHT = {
+    "access-control-allow-methods": "GET, HEAD, PUT, PATCH, POST, DELETE",
+    "access-control-allow-headers": "content-type,x-opencode-directory",
+    "access-control-max-age": "86400",
+    "vary": "Access-Control-Request-Headers, Origin",
+}
+GUARDED = (
+    *("/session", "/global/health", "/event", "/doc", "/"),
+    *("/session/bad", "/nosuch", "/file?path="),
+)
+NEARLY: tuple[Mapping[str, str], ...] = (
+    {"authorization": f"Basic {base64.b64encode(b'opencode:wrong').decode()}"},
+    {"authorization": f"Basic {base64.b64encode(f'other:{PASSWORD}'.encode()).decode()}"},
+    {"authorization": f"Basic {base64.b64encode(b'opencode:').decode()}"},
+    {"authorization": f"Bearer {TOKEN}"},
+    {"authorization": f"Basic {TOKEN}A"},
+    {"authorization": f"Basic {TOKEN}{TOKEN}"},
+    {"authorization": f"Basic {PASSWORD.encode().hex()}"},
+    {"authorization": "Basic"},
+    {"authorization": "Basic \xff"},
+    {"authorization": TOKEN},
+    {"proxy-authorization": f"Basic {TOKEN}"},
+    {"cookie": f"auth_token={TOKEN}"},
+)
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+
+@pytest.fixture
+async def locked(world: World) -> AsyncIterator[Served]:
+    """A server that wants a password."""
+    async with serve(world, password=PASSWORD) as running:
+        yield running
+
+
+async def raw(served: Served, lines: str) -> Reply:
+    """The answer to a request whose head is given line by line."""
+    async with served.connected() as (reader, writer):
+        writer.write(lines.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n")
+        return await read_reply(reader)
+
+
+async def test_the_machines_own_names_are_let_in(served: Served) -> None:
+    """Every way to name the machine that only the machine itself can mean."""
+    for host in OWN:
+        reply = await served.get("/global/health", headers={"host": host})
+        assert reply.status == 200, host
+
+
+async def test_a_foreign_host_is_refused(served: Served) -> None:
+    """A page whose name was made to point to this machine gets nothing."""
+    for host in OTHERS:
+        reply = await served.get("/global/health", headers={"host": host})
+        assert reply.status in (400, 403), host
+        assert b"healthy" not in reply.body, host
+
+
+async def test_a_request_without_host_or_with_two_is_refused(served: Served) -> None:
+    """Neither says whom it is for."""
+    none = await raw(served, "GET /global/health HTTP/1.1\nconnection: close")
+    old = await raw(served, "GET /global/health HTTP/1.0")
+    two = await raw(
+        served, "GET /global/health HTTP/1.1\nhost: localhost\nhost: evil.com\nconnection: close"
+    )
+    assert {none.status, old.status, two.status} <= {400, 403}
+
+
+async def test_the_clients_origins_are_let_in(served: Served) -> None:
+    """Those of OpenCode's clients, whatever the port or the case."""
+    for origin in ALLOWED:
+        reply = await served.get("/global/health", headers={"origin": origin})
+        assert reply.status == 200, origin
+        assert reply.headers["access-control-allow-origin"] == origin
+        assert reply.headers["vary"] == "Origin"
+
+
+async def test_a_foreign_origin_is_refused(served: Served) -> None:
+    """A web page can neither read nor do anything, with any method."""
+    for method, origin in product(("GET", "POST", "DELETE", "HEAD"), FOREIGN):
+        reply = await served.ask(method, "/session", headers={"origin": origin})
+        assert reply.status == 403, origin
+        assert "access-control-allow-origin" not in reply.headers
+
+
+async def test_a_repeated_origin_is_refused(served: Served) -> None:
+    """An allowed one does not cover up another."""
+    head = "GET /session HTTP/1.1\nhost: localhost\nconnection: close"
+    for first, second in (("http://localhost", "http://evil.com"), ("null", "http://localhost")):
+        reply = await raw(served, f"{head}\norigin: {first}\norigin: {second}")
+        assert reply.status == 400
+
+
+async def test_a_preflight_is_answered_as_recorded(served: Served) -> None:
+    """The same to all, but only those who are allowed are told so."""
+    asked = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type,x-opencode-directory",
+    }
+    for origin in (*ALLOWED, *FOREIGN):
+        reply = await served.ask("OPTIONS", "/session", headers={**asked, "origin": origin})
+        assert (reply.status, reply.body) == (204, b"")
+        assert reply.headers.items() >= PREFLIGHT.items()
+        assert "access-control-allow-credentials" not in reply.headers
+        told = reply.headers.get("access-control-allow-origin")
+        assert told == (origin if origin in ALLOWED else None)
+
+
+async def test_what_is_no_preflight_is_a_request(served: Served) -> None:
+    """OPTIONS alone lets nobody in."""
+    refused = await served.ask("OPTIONS", "/session", headers={"origin": "https://evil.example"})
+    assert refused.status == 403
+    assert (await served.ask("OPTIONS", "/session")).status == 405
+
+
+async def test_more_origins_can_be_allowed(world: World) -> None:
+    """With the host that they name, as a proxy hands it on; others stay out."""
+    async with serve(world, cors=("https://kedge.example:8443/",)) as served:
+        named = {"host": "kedge.example:8443", "origin": "https://KEDGE.example:8443"}
+        reply = await served.get("/global/health", headers=named)
+        assert reply.status == 200
+        assert reply.headers["access-control-allow-origin"] == named["origin"]
+        for other in ({"origin": "https://kedge.example"}, {"host": "example"}):
+            assert (await served.get("/global/health", headers=other)).status == 403
+    async with serve(world, cors=("*",)) as served:
+        reply = await served.get("/global/health", headers={"origin": "https://any.example"})
+        assert reply.headers["access-control-allow-origin"] == "https://any.example"
+
+
+async def test_a_password_guards_every_route(locked: Served) -> None:
+    """Also those that do not exist, with any method, before anything is looked at."""
+    for target, method in product(GUARDED, METHODS):
+        reply = await locked.ask(method, target)
+        assert (reply.status, reply.body) == (401, b""), (method, target)
+        assert reply.headers["www-authenticate"] == 'Basic realm="Secure Area"'
+        assert reply.headers["content-length"] == "0"
+        assert reply.headers["vary"] == "Origin"
+
+
+async def test_the_newer_routes_say_it_in_json(locked: Served) -> None:
+    """As recorded."""
+    reply = await locked.get("/api/health")
+    assert reply.status == 401
+    assert reply.headers["www-authenticate"] == 'Basic realm="Secure Area"'
+    assert reply.json == {"_tag": "UnauthorizedError", "message": "Authentication required"}
+
+
+async def test_anything_but_the_password_is_refused(locked: Served) -> None:
+    """Nearly right is wrong."""
+    for headers in NEARLY:
+        reply = await locked.get("/session", headers=headers)
+        assert reply.status == 401, headers
+
+
+async def test_the_password_lets_in(locked: Served) -> None:
+    """In the header or in the query; the scheme in any case."""
+    for headers in (BASIC, {"authorization": f"bAsIc  {TOKEN}"}):
+        assert (await locked.get("/session", headers=headers)).status == 200
+    for token in (TOKEN, TOKEN.replace("=", "%3D").replace("+", "%2B")):
+        assert (await locked.get(f"/session?auth_token={token}")).status == 200
+    assert (await locked.get(f"/session?auth_token={TOKEN}&auth_token={TOKEN}")).status == 401
+
+
+async def test_two_passwords_are_none(locked: Served) -> None:
+    """A right one beside a wrong one does not count, in either order."""
+    wrong = "Basic b3RoZXI6b3RoZXI="
+    for first, second in ((wrong, f"Basic {TOKEN}"), (f"Basic {TOKEN}", wrong)):
+        head = "GET /session HTTP/1.1\nhost: localhost\nconnection: close"
+        reply = await raw(locked, f"{head}\nauthorization: {first}\nauthorization: {second}")
+        assert reply.status == 400
+
+
+async def test_with_a_password_any_host_and_origin_will_do(locked: Served) -> None:
+    """Who knows it is let in, but only allowed pages may read the answer."""
+    foreign = {**BASIC, "host": "kedge.example", "origin": "https://evil.example"}
+    reply = await locked.get("/session", headers=foreign)
+    assert reply.status == 200
+    assert "access-control-allow-origin" not in reply.headers
+
+
+async def test_a_preflight_needs_no_password(locked: Served) -> None:
+    """Browsers send none with it."""
+    asked = {"origin": "http://localhost:1", "access-control-request-method": "GET"}
+    reply = await locked.ask("OPTIONS", "/session", headers=asked)
+    assert reply.status == 204
+    assert reply.headers["access-control-allow-origin"] == "http://localhost:1"
+    assert reply.headers["access-control-allow-headers"] == ""
+    assert reply.headers["vary"] == "Origin"
+
+
+async def test_the_password_is_never_told(locked: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in an answer nor in the log, whatever goes wrong."""
+    caplog.set_level(logging.DEBUG)
+    for target in ("/nosuch", "/session/bad", "/config", "/session?roots=maybe", "/path"):
+        mark = "&" if "?" in target else "?"
+        reply = await locked.get(f"{target}{mark}auth_token={TOKEN}")
+        assert TOKEN.encode() not in reply.body
+        assert PASSWORD.encode() not in reply.body
+    assert TOKEN not in caplog.text
+    assert PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "192.168.1.1", "example.com"])
+def test_other_machines_need_a_password(hostname: str) -> None:
+    """A server that others can reach does not start without one, and says how to set it."""
+    with pytest.raises(CannotListen, match="KEDGE_SERVER_PASSWORD"):
+        ServerSettings(hostname=hostname)
+    assert not ServerSettings(hostname=hostname, password="x").is_local
+
+
+@pytest.mark.parametrize(
+    "origin", ["example.com", "", "https://", "https://a b", "https://a/path", "http://[::1"]
+)
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    """A mistyped origin would silently never match."""
+    with pytest.raises(InvalidInput, match="no origin"):
+        ServerSettings(cors=(origin,))

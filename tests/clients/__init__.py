@@ -1,0 +1,1 @@
+"""OpenCode's own clients, unmodified, at kedge's server; kedge is seen only through them."""

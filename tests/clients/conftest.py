@@ -1,0 +1,62 @@
+"""A project, a server that serves it, and the clients; a client that is missing is told loudly."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.places import Place, prepared
+from tests.support import clients, environment, served, terminal
+from tests.support.clients_npm import OpenCodeUnavailable
+
+SETTING = "KEDGE_TEST_SERVER"
+"""`opencode`: the same tests at the real server, to see whether one of them asks for too much."""
+
+
+def found(look: Callable[[], Path]) -> Path:
+    """What is looked for, or a skip with the reason; where nobody reads that, a failure."""
+    try:
+        return look()
+    except OpenCodeUnavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def opencode() -> Path:
+    """OpenCode's program."""
+    return found(clients.install_program)
+
+
+@pytest.fixture(scope="session")
+def sdk() -> Path:
+    """A folder whose `node_modules` has OpenCode's SDK."""
+    return found(clients.install_sdk)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A project under git, and homes for a server and a client."""
+    return prepared(tmp_path)
+
+
+@pytest.fixture
+def serve(place: Place) -> Iterator[served.Serve]:
+    """Starts the server; again, when it was stopped, with the data that it had."""
+    is_real = os.environ.get(SETTING) == "opencode"
+    serving = served.opencode_serving if is_real else served.kedge_serving
+    with serving(place.folder, place.project) as serve:
+        yield serve
+
+
+@pytest.fixture
+def window() -> Iterator[terminal.Terminal]:
+    """A terminal of the test's own."""
+    found(lambda: clients.require("tmux"))
+    # The path of a socket has to be short, and a folder of the test may be deep.
+    folder = tempfile.mkdtemp(prefix="tmux-", dir=environment.run_folder())
+    with terminal.opened(Path(folder, "socket")) as opened:
+        yield opened

@@ -1,0 +1,36 @@
+"""Where a server and a client of the tests are at home, and the project that both are about."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.engine.repositories import git, repository
+from tests.support.served import scratch
+
+_ASKS = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}\n'
+"""A project may ask to be asked, without being trusted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The folders of one test."""
+
+    folder: Path
+    project: Path
+    environ: dict[str, str]
+    """The variables of a client."""
+
+    def text(self, name: str) -> str | None:
+        """What a file of the project holds, None if there is none."""
+        file = self.project / name
+        return file.read_text() if file.exists() else None
+
+
+def prepared(folder: Path) -> Place:
+    """A project with a commit, whose commands that begin with `touch` need a permission."""
+    project = folder / "project"
+    repository(project)
+    (project / "README.md").write_text("# A project\n\nWith a needle in it.\n")
+    (project / "opencode.json").write_text(_ASKS)
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "files")
+    return Place(folder=folder, project=project, environ=scratch(folder / "client"))

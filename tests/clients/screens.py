@@ -1,0 +1,106 @@
+"""OpenCode's terminal UI as a test handles it: what is typed, and what stands where."""
+
+import http.client
+import json
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.clients.places import Place
+from tests.support.terminal import Terminal
+
+_SIDE = 98
+"""The column where what stands beside the conversation begins."""
+_RUNS = "esc interrupt"
+_SURE = "esc again to interrupt"
+
+
+class Screens:
+    """The UI, attached to a server."""
+
+    def __init__(self, window: Terminal, program: Path, place: Place) -> None:
+        self._window = window
+        self._program = program
+        self._place = place
+        self._url = ""
+        self.press = window.press
+        self.type = window.type
+        self.until_screen = window.until_screen
+
+    def attach(self, url: str, *options: str) -> None:
+        """Start it anew."""
+        self._url = url
+        command = (str(self._program), "attach", url, *options)
+        self._window.run(*command, folder=self._place.project, environ=self._place.environ)
+
+    def prompt(self, text: str) -> None:
+        """Send a prompt once nothing runs."""
+        self.until_idle()
+        self.type(text)
+        self.until_screen(lambda screen: _typed(screen) == text, f"{text!r} typed")
+        self.press("Enter")
+
+    def command(self, name: str) -> None:
+        """Choose a command, once it is the one that is offered."""
+        self.until_idle()
+        self.type(name)
+        self.until_screen(lambda screen: _offered(screen) == name, f"{name} to choose")
+        self.press("Enter")
+
+    def clear(self, text: str) -> None:
+        """Take back what an undo or a fork has put into the prompt."""
+        self.until_screen(lambda screen: _typed(screen) == text, f"{text!r} to take back")
+        self.press("C-u")
+        self.until_screen(lambda screen: _typed(screen) == "", "an empty prompt")
+
+    def interrupt(self) -> None:
+        """Press escape twice, and again for as long as the second comes too late."""
+        while _RUNS in self._window.screen:
+            self.press("Escape")
+            if _SURE in self.until_screen(lambda screen: _RUNS not in screen, "an interruption"):
+                self.press("Escape")
+                self.until_screen(lambda screen: _SURE not in screen, "an interruption")
+
+    def until(self, *texts: str, without: tuple[str, ...] = ()) -> None:
+        """Wait for texts, wherever they stand."""
+        self._window.until(*texts, without=without)
+
+    def until_idle(self, *texts: str, without: tuple[str, ...] = ()) -> None:
+        """Wait for texts while nothing runs."""
+        self._window.until(*texts, without=(*without, _RUNS, _SURE))
+
+    def until_said(self, text: str) -> None:
+        """Wait for words of the model's; prompts have a line before them."""
+        said = re.compile(rf"^ {{5}}{re.escape(text)}", re.MULTILINE)
+        self.until_screen(lambda screen: bool(said.search(screen)), f"{text!r} said")
+
+    def until_beside(self, *texts: str) -> None:
+        """Wait for lines beside the conversation."""
+
+        def stand(screen: str) -> bool:
+            beside = {line[_SIDE:].strip(" ▼") for line in screen.split("\n")}
+            return beside.issuperset(texts)
+
+        self.until_screen(stand, f"{texts} beside the conversation")
+
+    def session(self, title: str) -> str:
+        """The id of a session."""
+        connection = http.client.HTTPConnection(urlsplit(self._url).netloc)
+        connection.request("GET", "/session")
+        sessions = json.loads(connection.getresponse().read())
+        connection.close()
+        [id] = [each["id"] for each in sessions if each["title"] == title]
+        return str(id)
+
+
+def _typed(screen: str) -> str | None:
+    """What stands in the prompt; above its lower edge come the agent's name and an empty line."""
+    lines = screen.split("\n")
+    edges = [number for number, line in enumerate(lines) if "╹▀▀▀" in line]
+    return lines[edges[-1] - 3][:_SIDE].strip(" ┃") if edges else None
+
+
+def _offered(screen: str) -> str | None:
+    """The command that would be chosen now."""
+    found = re.search(r"┃ (/\w+) ", screen)
+    return found[1] if found else None

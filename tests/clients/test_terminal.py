@@ -1,0 +1,150 @@
+"""The terminal UI, `opencode attach`, as a person sees it who works with it for a while."""
+
+import re
+from pathlib import Path
+
+from tests.clients.places import Place
+from tests.clients.screens import Screens
+from tests.support.served import Serve
+from tests.support.terminal import Terminal
+
+
+def test_a_day_at_the_terminal(
+    opencode: Path, place: Place, serve: Serve, window: Terminal
+) -> None:
+    """Everything that a person does at the terminal works, and is there after a restart."""
+    server = serve()
+    screens = Screens(window, opencode, place)
+    screens.attach(server.url)
+    screens.until("Ask anything", "Offline kedge")
+    a_file_is_written_and_edited(screens, place)
+    it_is_undone_and_redone(screens, place)
+    the_session_is_renamed(screens)
+    a_second_session_has_todos(screens)
+    a_command_needs_a_permission(screens, place)
+    a_question_is_answered(screens)
+    a_streamed_answer_is_interrupted(screens)
+    the_first_session_is_found_in_the_list(screens)
+    it_is_forked(screens)
+    session = screens.session("The harbour (fork #1)")
+    server.stop()
+    screens.attach(serve().url, "--session", session)
+    everything_is_there(screens)
+
+
+def a_file_is_written_and_edited(screens: Screens, place: Place) -> None:
+    """Tool calls are drawn, the session gets a title, and the files are what was drawn."""
+    screens.prompt("write a.txt one")
+    screens.until("# Wrote a.txt", "Done: write.")
+    screens.until_beside("Write a.txt one")
+    assert place.text("a.txt") == "one\n"
+    screens.prompt("edit a.txt one two")
+    screens.until("← Edit a.txt", "1 + two", "Done: edit.")
+    assert place.text("a.txt") == "two\n"
+
+
+def it_is_undone_and_redone(screens: Screens, place: Place) -> None:
+    """`/undo` and `/redo` go step by step, on the screen and on the disk."""
+    screens.command("/undo")
+    screens.until("1 message reverted", "Modified Files", without=("Done: edit.",))
+    assert place.text("a.txt") == "one\n"
+    screens.clear("edit a.txt one two")
+    screens.command("/undo")
+    screens.until("2 message reverted", without=("Done: write.",))
+    assert place.text("a.txt") is None
+    screens.clear("write a.txt one")
+    screens.command("/redo")
+    screens.until("1 message reverted", "Done: write.")
+    assert place.text("a.txt") == "one\n"
+    screens.command("/redo")
+    screens.until("Done: edit.", without=("reverted",))
+    assert place.text("a.txt") == "two\n"
+
+
+def the_session_is_renamed(screens: Screens) -> None:
+    """A title that a person gives is shown."""
+    screens.command("/rename")
+    screens.until("Rename Session")
+    screens.press("C-u")
+    screens.type("The harbour")
+    screens.until("The harbour")
+    screens.press("Enter")
+    screens.until_beside("The harbour")
+
+
+def a_second_session_has_todos(screens: Screens) -> None:
+    """A new session begins empty, and its todos are shown beside the conversation."""
+    screens.command("/new")
+    screens.until("Ask anything", without=("The harbour",))
+    screens.prompt("todo [x] weigh anchor | [~] set sail | steer")
+    screens.until("# Todos", "Done: todowrite.")
+    screens.until_beside("Todo", "[✓] weigh anchor", "[•] set sail", "[ ] steer")
+
+
+def a_command_needs_a_permission(screens: Screens, place: Place) -> None:
+    """What the project wants to be asked for is done when it is allowed, and else not."""
+    screens.prompt("bash touch made.txt")
+    screens.until("Permission required", "$ touch made.txt", "Allow once")
+    assert place.text("made.txt") is None
+    screens.press("Enter")
+    screens.until("Done: bash.", without=("Permission required",))
+    assert place.text("made.txt") == ""
+    screens.prompt("bash touch refused.txt")
+    screens.until("Permission required", "$ touch refused.txt")
+    screens.press("Right", "Right", "Enter")
+    screens.until_idle("Build · Offline", without=("Permission required",))
+    assert place.text("refused.txt") is None
+
+
+def a_question_is_answered(screens: Screens) -> None:
+    """A question of the model's is a list to choose from."""
+    screens.prompt("ask Which way? | north | south")
+    screens.until("1. north", "2. south", "enter submit")
+    screens.press("Down", "Enter")
+    screens.until("# Questions", "question.", without=("enter submit",))
+
+
+def a_streamed_answer_is_interrupted(screens: Screens) -> None:
+    """What the model says is seen while it says it, and ends where a person interrupts it."""
+    screens.prompt("slow 300 200ms say Sea breeze, salt and tar, day after day after day")
+    screens.until_said("Sea b")
+    screens.interrupt()
+    screens.until_idle("interrupted")
+
+
+def the_first_session_is_found_in_the_list(screens: Screens) -> None:
+    """The list has both sessions, can be searched, and opens what is chosen."""
+    screens.command("/sessions")
+    screens.until("Sessions", "Search", "The harbour", "delete ctrl+d")
+    screens.type("harb")
+    screens.until_screen(
+        lambda screen: bool(re.search(r"Today\s*\n[^\n]*The harbour", screen)), "one session"
+    )
+    screens.press("Enter")
+    screens.until_beside("The harbour")
+    screens.until("Done: edit.", without=("delete ctrl+d",))
+
+
+def it_is_forked(screens: Screens) -> None:
+    """A fork has what came before the message that was chosen, which is ready to be changed."""
+    screens.command("/fork")
+    screens.until("Fork session", "Full session")
+    screens.press("Down", "Enter")
+    screens.until_beside("The harbour (fork #1)")
+    screens.until("Done: write.", "edit a.txt one two", without=("Done: edit.",))
+    screens.clear("edit a.txt one two")
+
+
+def everything_is_there(screens: Screens) -> None:
+    """After a restart all three sessions are there, with messages and todos."""
+    screens.until_beside("The harbour (fork #1)")
+    screens.until("# Wrote a.txt", "Done: write.")
+    screens.command("/sessions")
+    screens.until("Search", "The harbour (fork #1)", "The harbour", "Todo [x] weigh anchor")
+    screens.type("weigh")
+    screens.until_screen(
+        lambda screen: bool(re.search(r"Today\s*\n[^\n]*weigh anchor", screen)), "one session"
+    )
+    screens.press("Enter")
+    screens.until_beside("[✓] weigh anchor", "[•] set sail")
+    screens.until("# Questions", "interrupted")

@@ -1,6 +1,7 @@
 """What surrounds a server."""
 
 import logging
+from urllib.parse import quote
 
 import pytest
 
@@ -21,6 +22,17 @@ async def test_paths_are_those_of_the_directory(served: Served) -> None:
         "worktree": str(world.folder),
         "directory": sub,
     }
+
+
+async def test_a_header_names_a_directory_in_any_script(served: Served) -> None:
+    """Percent-encoded, as SDKs send it; what is no text at all is a bad request."""
+    folder = served.world.root / "Füße 文"
+    folder.mkdir()
+    found = await served.get("/path", headers={"x-opencode-directory": quote(str(folder))})
+    assert found.json["directory"] == str(folder)
+    for odd in ("%ff", "%00"):
+        reply = await served.get("/path", headers={"x-opencode-directory": odd})
+        assert reply.status == 400, odd
 
 
 EMPTY = {

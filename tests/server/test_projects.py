@@ -79,3 +79,18 @@ async def test_what_is_said_of_a_project_is_bounded(served: Served) -> None:
     assert (await served.patch("/project/a%00b", {"name": "x"})).status == 404
     wrong = await served.patch(f"/project/{project['id']}", {"name": 1})
     assert (wrong.status, wrong.json["data"]["kind"]) == (400, "Payload")
+
+
+async def test_projects_outside_of_the_root_are_not_for_clients(world: World) -> None:
+    """A server that works in one folder only does not tell of others."""
+    (world.root / "other").mkdir()
+    async with serve(world) as served:
+        other = (await served.get(f"/project/current?directory={world.root}/other")).json
+    async with serve(world, root=str(world.folder)) as served:
+        listed = (await served.get("/project")).json
+        assert [each["worktree"] for each in listed] == [str(world.folder)]
+        route = f"/project/{other['id']}"
+        assert (await served.get(f"{route}/directories")).json == []
+        assert (await served.patch(route, {"name": "x"})).status == 403
+        refused = await served.get(f"/config?directory={world.root}/other")
+        assert refused.status == 403

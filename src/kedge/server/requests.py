@@ -118,7 +118,11 @@ def checked_id(prefix: str, value: str, *at: str | int, kind: Kind = "Payload") 
 
 
 def _decoded(header: bytes) -> str:
-    return unquote(header.decode("latin-1"), errors="strict") if header else ""
+    try:
+        return unquote(header.decode(), errors="strict")
+    except UnicodeDecodeError:
+        name = _DIRECTORY_HEADER.decode()
+        raise BadRequest(f"{name} is not UTF-8 in percent encoding", "Headers") from None
 
 
 def parsed_query(raw: bytes) -> dict[str, str]:

@@ -60,7 +60,7 @@ class McpStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
-class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+class ServerCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What the server can do that not every server can."""
 
     backgroundSubagents: bool
@@ -137,10 +137,12 @@ async def list_formatters(request: Request[NoQuery, NoBody]) -> Answer:
     return json([])
 
 
-@routes.get("/experimental/capabilities", "experimental.capabilities.get", answer=Capabilities)
+@routes.get(
+    "/experimental/capabilities", "experimental.capabilities.get", answer=ServerCapabilities
+)
 async def get_capabilities(request: Request[NoQuery, NoBody]) -> Answer:
     """What the server can do that not every server can."""
-    return json(Capabilities(backgroundSubagents=False))
+    return json(ServerCapabilities(backgroundSubagents=False))
 
 
 @routes.get("/experimental/console", "experimental.console.get", answer=Console)

@@ -28,7 +28,9 @@ class ProjectDirectory(msgspec.Struct, frozen=True):
 @routes.get("/project", "project.list", answer=list[Project])
 async def list_projects(request: Request[NoQuery, NoBody]) -> Answer:
     """All projects that were ever worked in."""
-    return json(await request.backend.engine.projects.list())
+    settings = request.backend.settings
+    found = await request.backend.engine.projects.list()
+    return json([each for each in found if settings.allows(each.worktree)])
 
 
 @routes.get("/project/current", "project.current", answer=Project)
@@ -40,9 +42,11 @@ async def current_project(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.patch("/project/{projectID}", "project.update", body=ProjectPatch, answer=Project)
 async def update_project(request: Request[NoQuery, ProjectPatch]) -> Answer:
     """Change how a project is called and drawn, and what starts it."""
-    said = request.body
-    changed = await request.backend.engine.projects.update(
-        request.path["projectID"], name=said.name, icon=said.icon, commands=said.commands
+    said, projects = request.body, request.backend.engine.projects
+    project = await projects.get(request.path["projectID"])
+    request.backend.settings.check_root(project.worktree)
+    changed = await projects.update(
+        project.id, name=said.name, icon=said.icon, commands=said.commands
     )
     return json(changed)
 
@@ -56,4 +60,6 @@ async def project_directories(request: Request[NoQuery, NoBody]) -> Answer:
         project = await request.backend.engine.projects.get(request.path["projectID"])
     except ProjectNotFound:
         return json([])
-    return json([ProjectDirectory(each) for each in (project.worktree, *project.sandboxes)])
+    every = (project.worktree, *project.sandboxes)
+    settings = request.backend.settings
+    return json([ProjectDirectory(each) for each in every if settings.allows(each)])

@@ -4,14 +4,21 @@ from typing import Literal
 
 import msgspec
 
+from kedge.domain.events import SessionUpdated
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import SessionInfo
+from kedge.engine.engine import Engine
 from kedge.engine.session import Session
+from kedge.engine.texts import shown
 from kedge.server.answers import Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.routing import Routes
 
 routes = Routes()
+
+_TOLD = 64 * 1024
+"""Characters of a diff that those who listen are told."""
+_NEXT_FILE = "\ndiff --git "
 
 
 class RevertBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,21 +63,45 @@ async def revert(request: Request[NoQuery, RevertBody]) -> Answer:
         files=body.files,
         scope=body.scope,
     )
-    return await _told(session, receipt)
+    info = await shown(session)
+    if receipt.applied:
+        await _tell_diff(request.backend.engine, session, info)
+    return _answer(info, receipt)
 
 
 @routes.post("/session/{sessionID}/unrevert", "session.unrevert", answer=RevertedSession)
 async def unrevert(request: Request[NoQuery, NoBody]) -> Answer:
     """Put back what `revert` took out."""
     session = await request.session()
-    return await _told(session, await session.unrevert())
+    receipt = await session.unrevert()
+    return _answer(session.info, receipt)
 
 
-async def _told(session: Session, receipt: Receipt) -> Answer:
-    info = session.info
-    if info.revert is not None:
-        # Not stored: it can be told from what is.
-        diff = await session.reverted_diff()
-        info = msgspec.structs.replace(info, revert=msgspec.structs.replace(info.revert, diff=diff))
+def _answer(info: SessionInfo, receipt: Receipt) -> Answer:
     fields = {name: getattr(info, name) for name in info.__struct_fields__}
     return json(RevertedSession(receipt=receipt, **fields))
+
+
+async def _tell_diff(engine: Engine, session: Session, info: SessionInfo) -> None:
+    """Tell those who listen what a revert did to files: it is not stored, so no other event says
+    it, and terminal UIs ask for nothing twice."""
+    if info.revert is None or info.revert.diff is None:
+        return
+    reverted = session.info.revert
+    now = (await session.refresh()).info
+    if now.revert != reverted:
+        return
+    revert = msgspec.structs.replace(info.revert, diff=_beginning(info.revert.diff))
+    engine.events.announce(
+        SessionUpdated(sessionID=now.id, info=msgspec.structs.replace(now, revert=revert)),
+        session_id=now.id,
+        project_id=now.projectID,
+        directory=now.directory,
+    )
+
+
+def _beginning(diff: str) -> str:
+    """As many whole files of a diff as there is room for."""
+    if len(diff) <= _TOLD:
+        return diff
+    return diff[: diff.rfind(_NEXT_FILE, 0, _TOLD) + 1]

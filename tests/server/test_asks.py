@@ -1,0 +1,129 @@
+"""Permissions and questions over HTTP: listed, answered, and over."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kedge.domain.events import PermissionAsked, QuestionAsked
+from kedge.engine.session import Session
+from tests.agent.world import Heard, listening
+from tests.server.world import Reply, Served
+
+
+@asynccontextmanager
+async def asking(
+    served: Served, text: str
+) -> AsyncIterator[tuple[Session, Heard, asyncio.Task[Reply]]]:
+    """A session whose turn asks something before it can be over."""
+    engine = served.running.backend.engine
+    session = await engine.sessions.create("Given")
+    async with listening(engine) as heard:
+        body = {"parts": [{"type": "text", "text": text}]}
+        path = f"/session/{session.id}/message"
+        yield session, heard, asyncio.create_task(served.post(path, body))
+
+
+def error_in(reply: Reply) -> Any:  # noqa: ANN401 - any JSON
+    """What the first call of an answer failed with, if it did."""
+    states = [part["state"] for part in reply.json["parts"] if part["type"] == "tool"]
+    return states[0].get("error") if states else None
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_a_permission(served: Served, old: bool) -> None:
+    """It is listed for its directory while the turn waits, on either route, and gone when it is
+    answered."""
+    served.world.configure(permission={"edit": "ask"})
+    async with asking(served, "read a.txt\nwrite a.txt two\nsay done") as (session, heard, turn):
+        id = (await heard.asked(PermissionAsked)).id
+        (listed,) = (await served.get("/permission")).json
+        assert (listed["id"], listed["sessionID"], listed["permission"]) == (id, session.id, "edit")
+        assert listed["patterns"] == ["a.txt"]
+        assert (await served.get(f"/permission?directory={served.world.root}")).json == []
+        path = f"/session/{session.id}/permissions/{id}" if old else f"/permission/{id}/reply"
+        said = {"response": "once"} if old else {"reply": "once"}
+        reply = await served.post(path, said)
+        assert (reply.status, reply.json) == (200, True)
+        assert (await served.get("/permission")).json == []
+        assert (await turn).json["info"]["finish"] == "stop"
+        again = await served.post(path, said)
+        assert (again.status, again.json) == (
+            404,
+            {
+                "_tag": "PermissionNotFoundError",
+                "requestID": id,
+                "message": f"Permission request not found: {id}",
+            },
+        )
+    assert served.world.read("a.txt") == "two\n"
+
+
+async def test_permissions_that_are_rejected(served: Served) -> None:
+    """A rejection ends the turn; with a message the model hears it and goes on."""
+    served.world.configure(permission={"edit": "ask"})
+    for said in ({"reply": "reject"}, {"reply": "reject", "message": "not that one"}):
+        async with asking(served, "read a.txt\nwrite a.txt two\nsay after all") as (_, heard, turn):
+            id = (await heard.asked(PermissionAsked)).id
+            assert (await served.post(f"/permission/{id}/reply", said)).json is True
+            reply = await turn
+            if "message" in said:
+                assert reply.json["info"]["finish"] == "stop"
+            else:
+                assert "rejected" in error_in(reply)
+    assert served.world.read("a.txt") == "one\n"
+
+
+async def test_permissions_that_nobody_asked_for(served: Served) -> None:
+    """Unknown ones are not found, and what is no reply is refused."""
+    session = await served.running.backend.engine.sessions.create("Given")
+    for path in ("/permission/per_unknown/reply", f"/session/{session.id}/permissions/per_unknown"):
+        said = {"reply": "once", "response": "once"}
+        missing = await served.post(path, said)
+        assert (missing.status, missing.json["_tag"]) == (404, "PermissionNotFoundError")
+        for wrong in ({}, {"reply": "zzz", "response": "zzz"}):
+            assert (await served.post(path, wrong)).status == 400
+        bad = await served.post(path.replace("per_unknown", "bad"), said)
+        assert (bad.status, bad.json["data"]["kind"]) == (400, "Params")
+    other = await served.post("/session/ses_nope/permissions/per_unknown", {"response": "once"})
+    assert other.status == 404
+
+
+async def test_a_question(served: Served) -> None:
+    """It is listed while the turn waits; the model hears the answer."""
+    async with asking(served, "ask Which colour? | Red | Blue\nshow") as (session, heard, turn):
+        id = (await heard.asked(QuestionAsked)).id
+        (listed,) = (await served.get("/question")).json
+        assert (listed["id"], listed["sessionID"]) == (id, session.id)
+        assert [option["label"] for option in listed["questions"][0]["options"]] == ["Red", "Blue"]
+        path = f"/question/{id}/reply"
+        for wrong in ({}, {"answers": "Red"}, {"answers": [["Red"], ["Blue"]]}):
+            assert (await served.post(path, wrong)).status == 400
+        reply = await served.post(path, {"answers": [["Red"]]})
+        assert (reply.status, reply.json) == (200, True)
+        assert (await served.get("/question")).json == []
+        assert "Red" in (await turn).json["parts"][1]["text"]
+        again = await served.post(path, {"answers": [["Blue"]]})
+        assert (again.status, again.json["_tag"]) == (404, "QuestionNotFoundError")
+
+
+async def test_a_question_that_is_rejected(served: Served) -> None:
+    """The turn ends, and another rejection finds nothing."""
+    async with asking(served, "ask Which colour? | Red | Blue\nsay done") as (_, heard, turn):
+        path = f"/question/{(await heard.asked(QuestionAsked)).id}/reject"
+        assert (await served.post(path)).json is True
+        assert "dismissed" in error_in(await turn)
+        assert (await served.post(path)).status == 404
+    assert (await served.post("/question/bad/reject")).status == 400
+
+
+async def test_an_abort_takes_back_what_was_asked(served: Served) -> None:
+    """Nobody is asked for what nobody waits for."""
+    served.world.configure(permission={"edit": "ask"})
+    async with asking(served, "read a.txt\nwrite a.txt two") as (session, heard, turn):
+        await heard.asked(PermissionAsked)
+        assert (await served.post(f"/session/{session.id}/abort")).json is True
+        assert (await served.get("/permission")).json == []
+        assert (await turn).json["info"]["error"]["name"] == "MessageAbortedError"

@@ -1,0 +1,19 @@
+"""What is not built says so, in JSON."""
+
+from kedge.server.routes import later
+from tests.server.world import Served
+
+
+async def test_each_says_that_it_is_not_built(served: Served) -> None:
+    """Whatever is sent with it, the answer is a 501 with a reason, never a page and never a lie."""
+    for route in later.routes.all:
+        path = route.path.replace("{sessionID}", "ses_x").replace("{", "").replace("}", "")
+        reply = await served.ask(route.method, path, raw=b"{bad", headers={"content-type": "a/b"})
+        assert reply.status == 501, path
+        assert reply.json["name"] == "NotImplemented"
+        assert reply.json["data"]["message"].startswith("Not built: ")
+
+
+def test_each_is_described() -> None:
+    """The description says in its summary that it is not built."""
+    assert all(route.summary.startswith("Not built: ") for route in later.routes.all)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 10.0
 """Seconds between two signs of life."""
+_PATIENCE = 30.0
+"""Seconds after which a client that has not read anything is dropped."""
 _STUCK = 0.2
+"""Seconds after which nobody waits for a client that has not read anything."""
 _HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -72,8 +75,8 @@ class Listener:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the client has not read for so long that nobody should wait for it."""
-        return monotonic() - self._sending_since > _STUCK
+        """Whether the client does not read."""
+        return self._is_silent_for(_STUCK)
 
     def wake(self) -> None:
         """There is something to send."""
@@ -194,13 +197,15 @@ class Listener:
         self._beat = asyncio.get_running_loop().call_later(HEARTBEAT, self._on_beat)
 
     def _on_beat(self) -> None:
-        if self._is_beat_due:
-            # The last one could not be sent all the time: nobody reads.
+        if self._is_silent_for(_PATIENCE):
             self.drop()
             return
         self._is_beat_due = True
         self.wake()
         self._plan_beat()
+
+    def _is_silent_for(self, seconds: float) -> bool:
+        return monotonic() - self._sending_since > seconds
 
     def _release(self, at: int | None) -> None:
         if not self._awaited:

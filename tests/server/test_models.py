@@ -32,7 +32,17 @@ async def test_a_model_has_the_form_that_clients_know(served: Served) -> None:
     (provider,) = (await served.get("/config/providers")).json["providers"]
     assert set(provider) == {"id", "name", "source", "env", "options", "models"}
     model = provider["models"]["offline"]
-    wanted = {"id", "providerID", "api", "name", "capabilities", "cost", "limit", "status"}
+    wanted = {
+        "id",
+        "providerID",
+        "api",
+        "name",
+        "family",
+        "capabilities",
+        "cost",
+        "limit",
+        "status",
+    }
     assert wanted | {"options", "headers", "release_date", "variants"} <= set(model)
 
 
@@ -44,6 +54,7 @@ async def test_the_provider_of_the_default_model_comes_first(served: Served) -> 
     assert [each["id"] for each in found["providers"]] == ["two", "one", "none", "kedge"]
     assert found["default"] == {"two": "b", "one": "a", "kedge": "offline"}
     assert next(iter(found["default"])) == "two"
+    assert found["providers"][0]["models"]["a"]["family"] == ""
 
 
 async def test_a_key_connects_a_provider_and_is_not_shown(

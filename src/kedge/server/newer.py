@@ -172,7 +172,7 @@ def newer_model(model: ModelInfo) -> NewerModel:
     return NewerModel(
         id=model.id,
         providerID=model.providerID,
-        family=model.family,
+        family=model.family or None,
         name=model.name,
         api=NewerApi(id=model.api.id, type="aisdk", package=model.api.npm, url=model.api.url),
         capabilities=NewerCapabilities(

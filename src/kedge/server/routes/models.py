@@ -120,6 +120,8 @@ def _shown_model(model: ModelInfo) -> ModelInfo:
     shown = redacted({"url": model.api.url, "options": model.options, "headers": model.headers})
     return msgspec.structs.replace(
         model,
+        # OpenCode always sends one.
+        family=model.family or "",
         api=ModelApi(id=model.api.id, url=shown["url"], npm=model.api.npm),
         options=shown["options"],
         headers=shown["headers"],

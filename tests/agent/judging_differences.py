@@ -44,10 +44,6 @@ def _no_watcher(lines: Lines) -> Lines:
     return [line for line in lines if not line.startswith("file.watcher.")]
 
 
-def _nothing_to_abort(lines: Lines) -> Lines:
-    return [] if lines == _IDLE else lines
-
-
 def _busy_once(lines: Lines) -> Lines:
     """Not before the next message, and not before idle."""
     return [
@@ -238,7 +234,6 @@ def _text_of_a_read_once(lines: Lines) -> Lines:
 
 DIFFERENCES = (
     Difference("no file watcher", _no_watcher),
-    Difference("nothing to abort", _nothing_to_abort),
     Difference("own command tells its exit", _own_command_tells_its_exit),
     Difference("own command is a step", _own_command_is_a_step),
     Difference("busy once", _busy_once),

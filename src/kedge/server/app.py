@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from kedge.server.answers import Answer, Receive, Send, Stream, send_answer
 from kedge.server.backend import Backend
 from kedge.server.errors import (
-    ClientGone,
     RouteNotFound,
     WrongMethod,
     WrongType,
@@ -36,8 +35,6 @@ class Application:
         accepted = headers.get(b"accept-encoding", b"")
         try:
             answer = await self._answer(scope, headers, receive)
-        except ClientGone:
-            return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
             answer = error_answer(error)
         if isinstance(answer, Answer):

@@ -7,10 +7,11 @@ leases and running turns belong to one process, which one signal ends.
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 1024
+_MOST_CONNECTIONS = 4096
+_MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
 _HEADER_PATIENCE = 10_000
 """Milliseconds in which the head of a request has to be there."""
 _STOP_PATIENCE = 4.5
@@ -141,6 +144,20 @@ async def _http(app: Gate, listener: socket.socket) -> AsyncIterator[Callable[[]
         await serving
 
 
+def _connections() -> int:
+    """How many clients may be connected at once, idle ones included: some systems allow a process
+    few descriptors unless it asks for more, and files and programs need them too."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < _MOST_DESCRIPTORS:
+        wanted = (
+            _MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _MOST_DESCRIPTORS)
+        )
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, wanted), most))
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_MOST_CONNECTIONS, allowed // 2)
+
+
 def _server(app: Gate, listener: socket.socket) -> "Server":
     from granian._granian import SocketHolder
     from granian.constants import HTTPModes, Interfaces
@@ -165,6 +182,7 @@ def _server(app: Gate, listener: socket.socket) -> "Server":
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
         websockets=False,
+        backpressure=_connections(),
         log_enabled=False,
         http1_settings=HTTP1Settings(header_read_timeout=_HEADER_PATIENCE),
     )

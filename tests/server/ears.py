@@ -1,4 +1,4 @@
-"""Clients that listen: over a real socket, as raw as possible, with OpenCode's way to show texts."""
+"""Clients that listen over a real socket, and show texts as OpenCode's terminal UI does."""
 
 import asyncio
 import json
@@ -41,8 +41,15 @@ class Heard:
 class Ear:
     """One open stream."""
 
-    def __init__(self, reader: asyncio.StreamReader, status: int, headers: Mapping[str, str]):
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        transport: asyncio.ReadTransport,
+        status: int,
+        headers: Mapping[str, str],
+    ) -> None:
         self._reader = reader
+        self._transport = transport
         self._left = b""
         self.status = status
         self.headers = headers
@@ -70,6 +77,14 @@ class Ear:
                 return heard
         raise AssertionError(f"no {type} in {[each.type for each in heard]}")
 
+    def stop_reading(self) -> None:
+        """Leave everything on the socket from now on."""
+        self._transport.pause_reading()
+
+    def go_on_reading(self) -> None:
+        """Undo `stop_reading`."""
+        self._transport.resume_reading()
+
     async def _chunk(self) -> bytes:
         try:
             line = await self._reader.readline()
@@ -92,11 +107,13 @@ async def listening(
 ) -> AsyncIterator[Ear]:
     """Open a stream, after a cursor if there is one, and read its greeting."""
     async with client.connected() as (reader, writer):
-        headers = {"last-event-id": after} if after else {}
-        writer.write(client.request("GET", target, headers=headers))
+        said = {"last-event-id": after} if after else {}
+        writer.write(client.request("GET", target, headers=said))
         async with asyncio.timeout(PATIENCE):
-            ear = Ear(reader, *await read_head(reader))
-        yield ear
+            status, headers = await read_head(reader)
+        transport = writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        yield Ear(reader, transport, status, headers)
 
 
 @dataclass

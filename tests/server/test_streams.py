@@ -5,10 +5,12 @@ import random
 
 import pytest
 
+from kedge.domain.events import FileEdited
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import PartTime, TextPart
 from kedge.engine.session import Session
-from kedge.server import recent
+from kedge.server import recent, streams
+from kedge.server.answers import Message
 from tests.server.ears import Screen, listening
 from tests.server.world import Served
 from tests.support.patience import PATIENCE
@@ -116,3 +118,106 @@ async def test_texts_are_whole_however_often_a_client_goes(served: Served, seed:
         await speak(speakers, dice)
         await session.update(title="Over")
     assert [client.result() for client in clients] == [[]] * 5
+
+
+async def until_listened_to_by(served: Served, number: int) -> None:
+    """Wait until so many listen."""
+    async with asyncio.timeout(PATIENCE):
+        while len(served.running.backend.streams) != number:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.01)
+
+
+def announce(served: Served, file: str) -> None:
+    """Tell something that is not stored."""
+    folder = str(served.world.folder)
+    served.running.backend.engine.events.announce(FileEdited(file=file), directory=folder)
+
+
+async def test_a_client_that_does_not_read_is_dropped(served: Served) -> None:
+    """It loses its socket, and nobody else waits for it."""
+    async with listening(served) as good, listening(served) as bad:
+        await good.until("server.connected")
+        await bad.until("server.connected")
+        await until_listened_to_by(served, 2)
+        bad.stop_reading()
+        number = 0
+        while len(served.running.backend.streams) == 2:
+            announce(served, f"{number} {'x' * 50_000}")
+            heard = await good.next()
+            assert heard is not None
+            assert heard.properties["file"].startswith(f"{number} ")
+            number += 1
+        await served.running.backend.streams.flushed()
+        bad.go_on_reading()
+        while await bad.next() is not None:
+            pass
+        assert bad.ended is False
+
+
+async def test_those_who_wait_for_streams_do_not_wait_for_a_stuck_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What happened was sent to those who read, when the wait is over."""
+    monkeypatch.setattr(streams, "_FLUSH_PATIENCE", PATIENCE)
+    open_streams = served.running.backend.streams
+    never = asyncio.Event()
+    sent: list[bytes] = []
+
+    async def receive() -> None:
+        await never.wait()
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+
+    async def get_stuck(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await never.wait()
+
+    answer = open_streams.stream(None, None)
+    listeners = [asyncio.ensure_future(answer(receive, each)) for each in (send, get_stuck)]
+    await until_listened_to_by(served, 2)
+    async with asyncio.timeout(PATIENCE):
+        while not any(each.is_stuck for each in open_streams):  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.01)
+        session = await served.running.backend.engine.sessions.create("Flushed")
+        await open_streams.flushed()
+    assert session.id.encode() in b"".join(sent)
+    for each in listeners:
+        each.cancel()
+    await asyncio.gather(*listeners, return_exceptions=True)
+
+
+async def test_a_client_that_leaves_is_forgotten(served: Served) -> None:
+    """Its stream ends, though there is nothing to send."""
+    async with listening(served) as ear:
+        await ear.until("server.connected")
+        await until_listened_to_by(served, 1)
+    await until_listened_to_by(served, 0)
+
+
+async def test_a_stream_that_fell_behind_goes_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no longer among the recent events is read from the log, each once."""
+    monkeypatch.setattr(recent, "_MOST_FRAMES", 8)
+    engine = served.running.backend.engine
+    start = await engine.events.head()
+    made = [(await engine.sessions.create(f"Number {each}")).id for each in range(50)]
+    await engine.sessions.create("The end", directory=served.world.root)
+    for target in ("/event", "/global/event"):
+        async with listening(served, target, after=start) as ear:
+            heard = await ear.until("session.created", sessionID=made[-1])
+        assert [e.properties["sessionID"] for e in heard if e.type == "session.created"] == made
+
+
+async def test_events_of_another_process(served: Served) -> None:
+    """A stream tells what others store in the same database, in the order of the log."""
+    async with listening(served) as ear, served.world.open() as other:
+        await ear.until("server.connected")
+        here = served.running.backend.engine
+        made = []
+        for number in range(10):
+            engine = other if number % 2 else here
+            made.append((await engine.sessions.create(f"Number {number}")).id)
+        heard = await ear.until("session.created", sessionID=made[-1])
+    assert [each.properties["sessionID"] for each in heard] == made

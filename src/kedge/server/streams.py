@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from time import monotonic
@@ -71,6 +71,9 @@ class Streams:
     def __len__(self) -> int:
         """How many listen."""
         return len(self._listeners)
+
+    def __iter__(self) -> Iterator[Listener]:
+        return iter(self._listeners)
 
     def stream(self, directory: str | None, after: EventCursor | None) -> Stream:
         """The events of a directory, or all, as an answer; after a cursor, or from now on."""

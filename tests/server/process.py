@@ -1,0 +1,60 @@
+"""A server in a process of its own, for what would hurt the process of the tests."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.patience import PATIENCE
+from tests.support.served import scratch
+
+_LISTENING = re.compile(r"kedge listening on (http://127\.0\.0\.1:\d+)\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A server that listens."""
+
+    url: str
+    pid: int
+
+    def memory(self) -> int:
+        """Bytes that it holds now."""
+        told = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(self.pid)], check=True, capture_output=True, text=True
+        )
+        return int(told.stdout) * 1024
+
+
+@contextmanager
+def served_apart(root: Path) -> Iterator[Process]:
+    """Serve a folder with a file, with an empty home; at the end it goes without a complaint."""
+    directory = root / "project"
+    directory.mkdir()
+    (directory / "a.txt").write_text("hello\n")
+    complaints = root / "complaints"
+    command = [sys.executable, "-m", "kedge", "serve", "--port", "0"]
+    with (
+        complaints.open("w") as stderr,
+        subprocess.Popen(
+            [*command, "--data", str(root / "data"), str(directory)],
+            env=scratch(root / "home"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            said = _LISTENING.fullmatch(process.stdout.readline())
+            assert said is not None, complaints.read_text()
+            yield Process(said[1], process.pid)
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+    assert complaints.read_text() == ""

@@ -59,12 +59,15 @@ async def read_page(
     if find is None:
         return [], None
 
-    def script() -> Script[tuple[list[T], PageCursor | None]]:
-        page = yield from find()
-        return look(page), page.next
-
-    found, more = await engine.store.scan(script)
+    found, more = await engine.store.scan(partial(_looked_at, find, look))
     return found, more.text(listing.kind) if more else None
+
+
+def _looked_at(
+    find: ScriptMaker[SessionPage], look: Callable[[SessionPage], list[T]]
+) -> Script[tuple[list[T], PageCursor | None]]:
+    page = yield from find()
+    return look(page), page.next
 
 
 async def place_of(engine: "Engine", listing: Listing) -> str:

@@ -153,26 +153,34 @@ async def _filled(engine: "Engine", session_id: str, messages: Sequence[MessageT
 async def _with_patches(
     engine: "Engine", session_id: str, prompts: Sequence[UserMessage]
 ) -> list[UserMessage]:
-    def script() -> Script[tuple[str, list[list[StoredChange]]]]:
-        text = yield from get_session_text(session_id)
-        turns = []
-        for prompt in prompts:
-            turns.append((yield from changes_of(session_id, prompt.id)))
-        return text, turns
-
     try:
-        text, turns = await engine.store.scan(script)
+        text, turns = await engine.store.scan(partial(_turns, session_id, prompts))
         session = Session(engine, wire.decode(text, SessionInfo))
         diffs = await engine.diffs.texts_of_turns(session, turns)
     except (NotFound, SnapshotError):
         # Removed meanwhile, or no longer to be read: what was stored is still an answer.
         return list(prompts)
-    return [_with_diffs(prompt, each) for prompt, each in zip(prompts, diffs, strict=True)]
+    # A fork's copies of prompts have their changes with the origin.
+    is_fork = session.origin is not None
+    return [
+        prompt if is_fork and not found else _with_diffs(prompt, found)
+        for prompt, found in zip(prompts, diffs, strict=True)
+    ]
+
+
+def _turns(
+    session_id: str, prompts: Sequence[UserMessage]
+) -> Script[tuple[str, list[list[StoredChange]]]]:
+    """The session, and the changes of each prompt's turn."""
+    text = yield from get_session_text(session_id)
+    turns = []
+    for prompt in prompts:
+        turns.append((yield from changes_of(session_id, prompt.id)))
+    return text, turns
 
 
 def _with_diffs(prompt: UserMessage, diffs: list[FileDiff]) -> UserMessage:
-    summary = prompt.summary
-    # A turn that goes on has changed more by now than its prompt says.
-    if summary is None or [each.file for each in summary.diffs] != [each.file for each in diffs]:
-        return prompt
-    return msgspec.structs.replace(prompt, summary=msgspec.structs.replace(summary, diffs=diffs))
+    """A prompt with what is left of its turn's changes: a revert may have taken some out since."""
+    assert prompt.summary is not None
+    summary = msgspec.structs.replace(prompt.summary, diffs=diffs)
+    return msgspec.structs.replace(prompt, summary=summary)

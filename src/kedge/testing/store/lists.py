@@ -4,7 +4,7 @@ import functools
 
 from kedge.domain.sessions import SessionInfo, SessionTime
 from kedge.store.cursors import PageCursor
-from kedge.store.verbs.places import EVERYWHERE, directory_place, path_place, session_page
+from kedge.store.verbs.places import EVERYWHERE, LAST, directory_place, path_place, session_page
 from kedge.store.verbs.sessions import (
     archived,
     change_session,
@@ -48,7 +48,8 @@ async def long_and_odd_paths_have_lists_too(database: Database) -> None:
 
 
 async def roots_archived_and_start_choose(database: Database) -> None:
-    """Each can be wanted, unwanted or left open; `start` leaves out what was not updated since."""
+    """Each can be wanted, unwanted or left open; `start` leaves out what was not updated since,
+    `before` what was."""
     async with opened(database) as scene:
         root = await scene.add_session()
         child = await scene.add_session(parentID=root.id)
@@ -65,6 +66,7 @@ async def roots_archived_and_start_choose(database: Database) -> None:
         scene.clock.advance(1)
         late = await scene.add_session()
         assert await _ids(scene, EVERYWHERE, start=START + 1) == {late.id}
+        assert await _ids(scene, EVERYWHERE, before=START + 1) == roots | children
 
 
 async def pages_follow_each_other_without_gap_or_double(database: Database) -> None:
@@ -133,9 +135,18 @@ async def _ids(
     roots: bool | None = None,
     archived: bool | None = None,
     start: int = 0,
+    before: int = LAST.at,
 ) -> set[str]:
-    choice = {"roots": roots, "archived": archived}
-    page = await scene.read(session_page, place, **choice, start=start, after=None, limit=1000)
+    page = await scene.read(
+        session_page,
+        place,
+        roots=roots,
+        archived=archived,
+        start=start,
+        before=before,
+        after=None,
+        limit=1000,
+    )
     assert page.next is None
     return {info.id for info in page.sessions}
 

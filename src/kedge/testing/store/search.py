@@ -221,7 +221,8 @@ async def sessions_are_found_by_what_they_hold(database: Database) -> None:
 
 
 async def found_sessions_can_be_narrowed(database: Database) -> None:
-    """To a place, to roots or children, to archived ones or not, and to those updated since."""
+    """To a place, to roots or children, to archived ones or not, and to those updated since a
+    time or before it."""
     async with opened(database) as scene:
         root = await scene.add_session(title="reef", directory="/a")
         child = await scene.add_session(title="reef", parentID=root.id)
@@ -238,6 +239,7 @@ async def found_sessions_can_be_narrowed(database: Database) -> None:
             ({"archived": True}, {kept.id}),
             ({"archived": False}, {root.id, child.id}),
             ({"start": 2}, {root.id, child.id}),
+            ({"before": 2}, {kept.id}),
         ):
             wanted: dict[str, Any] = {**_ANY, **choice}
             page = await scene.read(search_sessions, ["ree"], **wanted, after=None, limit=10)

@@ -1,0 +1,142 @@
+"""Sessions and messages as clients get them: stored text, with the patches that are not stored."""
+
+import msgspec
+import pytest
+
+from kedge.domain import wire
+from kedge.domain.messages import MessageWithParts, TurnSummary, UserMessage
+from kedge.domain.sessions import FileDiff, SessionInfo
+from kedge.engine.diffs.diffs import ROOM
+from kedge.engine.engine import Engine
+from kedge.engine.listing import Listing
+from kedge.engine.texts import message_text, message_texts, session_text, session_texts
+from kedge.errors import InvalidId, SessionBusy
+from kedge.store.verbs.changes import NewChange
+from tests.engine.diffs.scene import PLAIN, Talk
+
+
+async def summed_up(talk: Talk, *files: str) -> None:
+    """The last prompt says that its turn changed these files."""
+    prompt = (await talk.session.message(talk.prompts[-1])).info
+    assert isinstance(prompt, UserMessage)
+    diffs = [FileDiff(file=file, additions=1, deletions=0, status="added") for file in files]
+    await talk.session.put_message(
+        msgspec.structs.replace(prompt, summary=TurnSummary(diffs=diffs))
+    )
+
+
+async def shown(talk: Talk) -> list[list[FileDiff]]:
+    """What clients see of what each prompt's turn changed."""
+    page = await message_texts(talk.engine, talk.session.id, before=None, limit=100)
+    found = [wire.decode(text, MessageWithParts).info for text in page.texts]
+    prompts = [info for info in found if isinstance(info, UserMessage)]
+    return [info.summary.diffs if info.summary else [] for info in prompts]
+
+
+async def test_a_list_is_the_same_as_text(any_engine: Engine) -> None:
+    """Page by page, with the cursors that values have."""
+    made = [await any_engine.sessions.create(f"n{n}") for n in range(5)]
+    seen: list[SessionInfo] = []
+    cursor: str | None = None
+    while len(seen) < len(made):
+        page = await session_texts(any_engine, Listing(limit=2, cursor=cursor))
+        assert page.cursor == (await any_engine.sessions.list(limit=2, cursor=cursor)).cursor
+        seen += wire.decode(page.text, list[SessionInfo])
+        cursor = page.cursor
+    assert cursor is None
+    assert seen == [session.info for session in (await any_engine.sessions.list()).sessions]
+    assert wire.decode(await session_text(any_engine, made[0].id), SessionInfo) == made[0].info
+    with pytest.raises(InvalidId):
+        await session_text(any_engine, "bad")
+
+
+async def test_other_projects_and_times_can_be_listed(engine: Engine) -> None:
+    """A project by its id, and what changed before a time."""
+    session = await engine.sessions.create("one")
+    listed = engine.sessions.list
+    assert [each.id for each in (await listed(project=engine.project.id)).sessions] == [session.id]
+    assert (await listed(project="other")).sessions == []
+    assert (await engine.sessions.search("one", project="other")).hits == []
+    updated = session.info.time.updated
+    for search in (None, "one"):
+        assert (await listed(before=updated, search=search)).sessions == []
+        assert len((await listed(before=updated + 1, search=search)).sessions) == 1
+
+
+async def test_patches_are_filled_in(any_engine: Engine) -> None:
+    """Of every prompt of a page that changed something, and nowhere else."""
+    talk = await Talk.begin(any_engine)
+    for name in ("a", "b"):
+        await talk.prompt()
+        await talk.answer()
+        await talk.change(name, None, f"{name}\n")
+        await summed_up(talk, name)
+    await talk.prompt()
+    first, second, third = await shown(talk)
+    assert [each.file for each in (*first, *second)] == ["a", "b"]
+    assert first == await talk.session.diff(talk.prompts[0])
+    assert third == []
+    single = await message_text(any_engine, talk.session.id, talk.prompts[1])
+    info = wire.decode(single, MessageWithParts).info
+    assert isinstance(info, UserMessage)
+    assert info.summary == TurnSummary(diffs=second)
+    assert await talk.session.message(talk.answers[0]) == wire.decode(
+        await message_text(any_engine, talk.session.id, talk.answers[0]), MessageWithParts
+    )
+
+
+async def test_a_page_has_room_for_so_many_patches(engine: Engine) -> None:
+    """All prompts of a page share it; what finds none is still counted."""
+    talk = await Talk.begin(engine)
+    for name in ("a", "b", "c"):
+        await talk.prompt()
+        await talk.answer()
+        await talk.change(name, None, ("x" * 99 + "\n") * (1 if name == "c" else 6_000))
+        await summed_up(talk, name)
+    found = [each for diffs in await shown(talk) for each in diffs]
+    assert [each.patch is None for each in found] == [False, True, False]
+    assert [each.additions for each in found] == [6_000, 6_000, 1]
+    assert sum(len(each.patch or "") for each in found) <= ROOM
+
+
+async def test_what_a_revert_took_out_is_not_shown(engine: Engine) -> None:
+    """A prompt tells what is left of its turn, whatever it said when the turn was over."""
+    talk = await Talk.begin(engine)
+    await talk.prompt()
+    await talk.answer()
+    await talk.change("a", None, "a\n")
+    await summed_up(talk, "a", "gone")
+    ((diff,),) = await shown(talk)
+    assert diff.file == "a"
+
+
+async def test_copies_and_what_cannot_be_read_stay_as_stored(engine: Engine) -> None:
+    """A fork's copied prompts, and those whose objects are gone, are shown without patches."""
+    talk = await Talk.begin(engine)
+    await talk.prompt()
+    await talk.answer()
+    await talk.add([NewChange(path=b"a", before=None, after=("1" * 40, PLAIN), source="declared")])
+    await summed_up(talk, "a")
+    stored = [[FileDiff(file="a", additions=1, deletions=0, status="added")]]
+    assert await shown(talk) == stored
+    fork = await talk.session.fork()
+    assert await shown(Talk(engine, fork, talk.snapshots)) == stored
+
+
+async def test_words_that_look_like_keys_change_nothing(engine: Engine) -> None:
+    """What people write is never taken for a revert or a diff."""
+    words = '"revert":{"diffs":[{'
+    session = await engine.sessions.create(words, metadata={"revert": {"messageID": words}})
+    talk = Talk(engine, session, await session.snapshots())
+    await talk.prompt()
+    assert wire.decode(await session_text(engine, session.id), SessionInfo) == session.info
+    assert await shown(talk) == [[]]
+
+
+async def test_a_busy_session_keeps_its_messages(any_engine: Engine) -> None:
+    """None is removed while a turn runs, and each as soon as it is over."""
+    session = await any_engine.sessions.create()
+    async with session.turn("hello") as turn:
+        with pytest.raises(SessionBusy):
+            await session.remove_message(turn.message.id)
+    assert await session.remove_message(turn.message.id)

@@ -12,7 +12,9 @@ from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.leases import lease_of, take_over
 from kedge.store.verbs.prompts import (
     add_prompt,
+    ask_again,
     queue_prompt,
+    say_idle,
     take_prompts,
     waiting_prompts,
     withdraw_prompt,
@@ -192,3 +194,41 @@ async def a_prompt_needs_no_answer(database: Database) -> None:
         await scene.bulk(add_prompt, scene.user(info), [], lambda info: info, now=START)
         assert len(await scene.messages(info)) == 2
         assert await scene.read(waiting_prompts, info.id) == []
+
+
+async def a_prompt_is_asked_again(database: Database) -> None:
+    """Only if nobody answered it and nobody is about to: then the next run takes it up."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        message = scene.user(info)
+        await scene.bulk(add_prompt, message, [], lambda info: info, now=START)
+        fence = await scene.acquire(info)
+        again = partial(ask_again, info.id, message.id, is_alive=lambda *_: True)
+        assert not await scene.store.write(again)
+        await scene.write(finish_turn, None, fence=fence)
+        assert await scene.store.write(again)
+        waiting = await scene.read(waiting_prompts, info.id)
+        assert [each.id for each in waiting] == [message.id]
+        await scene.write(withdraw_prompt, info.id, message.id)
+        await scene.add_assistant(info, message.id)
+        assert not await scene.store.write(again)
+        assert await scene.read(waiting_prompts, info.id) == []
+
+
+async def an_idle_session_says_so(database: Database) -> None:
+    """Whoever asks hears it as at the end of a turn, and no prompt waits after that; a busy one
+    says nothing."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        await _queue(scene, info)
+        say = partial(say_idle, info.id, is_alive=lambda *_: True)
+        assert not await scene.store.write(say)
+        await scene.write(finish_turn, None, fence=fence)
+        head = (await scene.events())[-1].seq
+        assert await scene.store.write(say)
+        told = await scene.events(head)
+        assert [event.type for event in told] == ["session.status", "session.idle"]
+        assert await scene.read(waiting_prompts, info.id) == []
+        replayed, tables = await both(scene.store)
+        assert replayed == tables

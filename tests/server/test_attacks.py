@@ -4,11 +4,10 @@ others, holds little memory, and complains about nothing."""
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from importlib import import_module
 
 import pytest
 
-from kedge.server import requests
+from kedge.server import http, requests
 from tests.agent.world import World
 from tests.server.process import Process, served_apart
 from tests.server.world import Client, Served, read_reply, serve
@@ -191,7 +190,7 @@ async def test_requests_that_break_off(victim: Client) -> None:
 @pytest.fixture
 async def hasty(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """A server that soon loses its patience."""
-    monkeypatch.setattr(import_module("kedge.server.serving"), "_HEADER_PATIENCE", 200)
+    monkeypatch.setattr(http, "_HEADER_PATIENCE", 200)
     monkeypatch.setattr(requests, "_BODY_PATIENCE", 0.2)
     async with serve(world) as running:
         yield running

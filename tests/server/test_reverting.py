@@ -154,6 +154,9 @@ async def test_a_busy_session(served: Served) -> None:
             await heard.until(lambda event: isinstance(event, PartDelta))
             busy = await served.post(f"{base}/revert", {"messageID": "msg_mine"})
             assert (busy.status, busy.json["_tag"]) == (409, "SessionBusyError")
+            nowhere = await served.post(f"{base}/revert", {"messageID": "msg_nowhere"})
+            assert nowhere.json == busy.json
+            assert (await served.post(f"{base}/unrevert")).json == busy.json
             abort = asyncio.create_task(served.post(f"{base}/abort"))
             await heard.until(lambda event: event.type == "kedge.request")
             reverted = await served.post(f"{base}/revert", {"messageID": "msg_mine"})

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kedge.domain.errors import SessionBusy
 from kedge.domain.failpoints import reach
 from kedge.domain.receipts import LEFT, Receipt
 from kedge.domain.sessions import FileDiff, SessionSummary
+from kedge.domain.status import Idle
 from kedge.engine.diffs.summaries import Summaries
 from kedge.engine.reverting.asking import Asked, Scope
 from kedge.engine.reverting.carrying import carry_out
@@ -55,6 +57,7 @@ class Reverts:
         find = partial(find_boundary, session.id, message_id, part_id)
         boundary = await self._engine.store.read(find)
         if boundary is None:
+            await self._check_idle(session)
             return nothing_done(asked.strategy, _NOT_THERE)
         if asked.dry_run:
             material = await self._of_revert(session, boundary)
@@ -86,6 +89,7 @@ class Reverts:
         """Put back what pending reverts of a session took out."""
         await session.refresh()
         if not await self._engine.store.read(partial(open_plans, session.id)):
+            await self._check_idle(session)
             return nothing_done(Strategy.MERGE)
         return await to_the_end(self._unrevert(session))
 
@@ -101,6 +105,11 @@ class Reverts:
             async with preparing.prepared(None) as prepared:
                 data = self._data(prepared.receipt(asked.strategy, applied=True), prepared)
                 return await self._carry_out(session, lease, "unrevert", data, prepared)
+
+    async def _check_idle(self, session: "Session") -> None:
+        """What there is nothing to do about may be different when what runs is over."""
+        if not isinstance(await session.status(), Idle):
+            raise SessionBusy(session.id)
 
     async def reverted_diff(self, session: "Session") -> str:
         """What pending reverts of a session did to files, as `git diff` text."""

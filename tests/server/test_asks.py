@@ -9,8 +9,8 @@ import pytest
 
 from kedge.domain.events import PermissionAsked, QuestionAsked
 from kedge.engine.session import Session
-from tests.agent.world import Heard, listening
-from tests.server.world import Reply, Served
+from tests.agent.world import Heard, World, listening
+from tests.server.world import Reply, Served, serve
 
 
 @asynccontextmanager
@@ -127,3 +127,20 @@ async def test_an_abort_takes_back_what_was_asked(served: Served) -> None:
         assert (await served.post(f"/session/{session.id}/abort")).json is True
         assert (await served.get("/permission")).json == []
         assert (await turn).json["info"]["error"]["name"] == "MessageAbortedError"
+
+
+async def test_sessions_outside_of_the_root_get_no_answers(world: World) -> None:
+    """What such a session asks is neither shown nor answered."""
+    (world.folder / "inside").mkdir()
+    world.configure(permission={"edit": "ask"})
+    async with world.at_work() as scene:
+        turn = asyncio.create_task(scene.prompt("write new.txt made", None))
+        id = (await scene.heard.asked(PermissionAsked)).id
+        async with serve(world, root=str(world.folder / "inside")) as served:
+            for route, body in (("reply", {"reply": "once"}), ("reply", {"reply": "reject"})):
+                reply = await served.post(f"/permission/{id}/{route}", body)
+                assert (reply.status, reply.json["name"]) == (403, "PathRefused")
+            place = f"directory={world.folder / 'inside'}"
+            assert (await served.get(f"/permission?{place}")).json == []
+        await scene.engine.asks.reply_permission(id, "once")
+        await turn

@@ -144,6 +144,11 @@ class Asks:
         found = await self._open(directory, session)
         return [each.request for each in found if isinstance(each.request, QuestionRequest)]
 
+    async def directory_of(self, id: str) -> str | None:
+        """Where the session works that waits for this answer; None if none does."""
+        found = await self._open(None, None)
+        return next((each.directory for each in found if each.request.id == id), None)
+
     async def reply_permission(
         self,
         id: str,

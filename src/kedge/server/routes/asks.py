@@ -1,5 +1,7 @@
 """Permissions and questions that runs wait for, and the answers of people."""
 
+from typing import Any
+
 import msgspec
 
 from kedge.domain.permissions import PermissionReply, PermissionRequest
@@ -42,7 +44,7 @@ async def permissions(request: Request[NoQuery, NoBody]) -> Answer:
 async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
     """Allow something once or always, or reject it."""
     asks, body = request.backend.engine.asks, request.body
-    await asks.reply_permission(request.id("per", "requestID"), body.reply, body.message)
+    await asks.reply_permission(await _id(request, "per"), body.reply, body.message)
     return TRUE
 
 
@@ -72,12 +74,23 @@ async def questions(request: Request[NoQuery, NoBody]) -> Answer:
 async def reply_question(request: Request[NoQuery, AnswersBody]) -> Answer:
     """Answer questions."""
     asks = request.backend.engine.asks
-    await asks.reply_question(request.id("que", "requestID"), request.body.answers)
+    await asks.reply_question(await _id(request, "que"), request.body.answers)
     return TRUE
 
 
 @routes.post("/question/{requestID}/reject", "question.reject", answer=bool)
 async def reject_question(request: Request[NoQuery, NoBody]) -> Answer:
     """Say that questions will not be answered, which ends the turn."""
-    await request.backend.engine.asks.reject_question(request.id("que", "requestID"))
+    await request.backend.engine.asks.reject_question(await _id(request, "que"))
     return TRUE
+
+
+async def _id(request: Request[NoQuery, Any], prefix: str) -> str:
+    """The id that is answered, if its session is one for clients."""
+    id = request.id(prefix, "requestID")
+    settings = request.backend.settings
+    if settings.root is not None:
+        place = await request.backend.engine.asks.directory_of(id)
+        if place is not None:
+            settings.check_root(place)
+    return id

@@ -163,8 +163,31 @@ async def test_the_root_holds_for_every_directory(folder: Path, world: World) ->
             for route in ("/file?path=&", "/find?pattern=x&", "/find/file?query=&", "/vcs?"):
                 reply = await served.get(f"{route}directory={quote(str(directory))}")
                 assert reply.status == 403, (route, directory)
+        for route in ("/file?path=", "/vcs", "/path", "/session"):
+            assert (await served.get(route)).status == 403, route
         inside = await served.get(f"/file?path=deep&directory={folder}/sub")
         assert [node["path"] for node in inside.json] == ["deep/c.md"]
+
+
+async def test_the_root_holds_for_attachments(folder: Path, world: World) -> None:
+    """A prompt cannot show the model what its client may not see, however it is spelled."""
+    (folder / "sub" / "link").symlink_to("/etc/passwd")
+    async with serve(world, root=str(folder / "sub")) as served:
+        made = await served.post(f"/session?directory={folder}/sub", {})
+        target = f"/session/{made.json['id']}/message"
+        for url in (
+            *("file:///etc/passwd", "FILE:/etc/passwd", "file://localhost/etc/passwd"),
+            *(" file:///etc/passwd", "fi\nle:///etc/passwd", "file:///etc/passwd?start=1#x"),
+            *(f"file://{folder}/sub/../a.txt", "file:../a.txt", "file:%2e%2e/a.txt", "file:link"),
+            f"file://{folder}/sub/link",
+        ):
+            part = {"type": "file", "mime": "text/plain", "url": url}
+            for route in (target, target.replace("/message", "/prompt_async")):
+                reply = await served.post(route, {"noReply": True, "parts": [part]})
+                assert (reply.status, reply.json["name"]) == (403, "PathRefused"), url
+        part = {"type": "file", "mime": "text/plain", "url": f"file://{folder}/sub/b.py"}
+        reply = await served.post(target, {"noReply": True, "parts": [part]})
+        assert "x = 1" in reply.body.decode()
 
 
 async def test_lines_are_found(folder: Path, served: Served) -> None:

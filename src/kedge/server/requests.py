@@ -61,9 +61,7 @@ class Request(Generic[Q, B]):
             or _decoded(self.headers.get(_DIRECTORY_HEADER, b""))
         )
         here = self.backend.engine.directory
-        if not said:
-            return str(here)
-        found = real_path(os.path.join(here, said))
+        found = real_path(os.path.join(here, said)) if said else str(here)
         self.backend.settings.check_root(found)
         return found
 

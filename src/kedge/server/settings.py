@@ -5,8 +5,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
 from kedge.domain.errors import CannotListen, InvalidInput, PathRefused
+from kedge.engine.worktrees import real_path
 
 DEFAULT_PORT = 4096
 DEFAULT_USERNAME = "opencode"
@@ -62,6 +64,16 @@ class ServerSettings:
         """Refuse a directory that is not for clients."""
         if not self.allows(directory):
             raise PathRefused(f"this server works in {self.root} only")
+
+    def check_attachment(self, url: str, directory: str) -> None:
+        """Refuse a file to attach to a prompt that is not for clients."""
+        try:
+            # As the one who reads it takes the address apart.
+            address = urlsplit(url)
+        except ValueError:
+            return
+        if self.root is not None and address.scheme == "file":
+            self.check_root(real_path(os.path.join(directory, unquote(address.path))))
 
 
 def password_in(environ: Mapping[str, str]) -> str | None:

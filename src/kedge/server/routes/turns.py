@@ -11,6 +11,7 @@ from kedge.domain.extras import plain
 from kedge.domain.messages import MessageModel, MessageWithParts, OutputFormat
 from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskModel
 from kedge.domain.values import Value
+from kedge.engine.session import Session
 from kedge.server.answers import NOTHING, TRUE, Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.routing import Routes
@@ -112,7 +113,8 @@ async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
     not asked again: it is answered with what became of it.
     """
     parts, options = request.body.prompt(), request.body.options()
-    answer = await request.backend.agent.prompt(await request.session(), parts, **options)
+    session = await _session(request)
+    answer = await request.backend.agent.prompt(session, parts, **options)
     # Some clients stop to listen as soon as they have the answer.
     await request.backend.streams.flushed()
     return _uncompressed(answer)
@@ -124,7 +126,7 @@ async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
 async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
     """Ask, and hear of the answer as events."""
     parts, options = request.body.prompt(), request.body.options()
-    await request.backend.agent.submit(await request.session(), parts, **options)
+    await request.backend.agent.submit(await _session(request), parts, **options)
     return NOTHING
 
 
@@ -153,6 +155,15 @@ async def abort(request: Request[NoQuery, NoBody]) -> Answer:
         # It does not run, which is all that was asked for.
         return TRUE
     return TRUE
+
+
+async def _session(request: Request[NoQuery, PromptBody]) -> Session:
+    """The session of a prompt, if its attachments are for clients."""
+    session = await request.session()
+    for part in request.body.parts:
+        if isinstance(part, FileInput):
+            request.backend.settings.check_attachment(part.url, session.info.directory)
+    return session
 
 
 def _message_id(given: str | None) -> str | None:

@@ -81,7 +81,11 @@ class SlowBody(CallerError):
 
 
 class ClientGone(CallerError):
-    """The client went away before it had said what it wants."""
+    """The request broke off before it had said what it wants."""
+
+
+class Crowded(CallerError):
+    """Too much is being sent at the same time; try again."""
 
 
 class NotBuilt(CallerError):
@@ -153,6 +157,7 @@ _TABLE: tuple[tuple[type[KedgeError], Callable[[Any], Answer]], ...] = (
     (WrongMethod, _wrong_method),
     (WrongType, _wrong_type),
     (SlowBody, _plain("SlowBody", 408)),
+    (Crowded, _plain("Crowded", 503)),
     (NotBuilt, _plain("NotImplemented", 501)),
     (EngineClosed, _plain("Stopping", 503)),
     (AgentClosed, _plain("Stopping", 503)),

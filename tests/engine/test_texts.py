@@ -110,17 +110,53 @@ async def test_what_a_revert_took_out_is_not_shown(engine: Engine) -> None:
     assert diff.file == "a"
 
 
-async def test_copies_and_what_cannot_be_read_stay_as_stored(engine: Engine) -> None:
-    """A fork's copied prompts, and those whose objects are gone, are shown without patches."""
+async def test_copies_show_what_they_are_copies_of(any_engine: Engine) -> None:
+    """A fork's prompts, and those of its forks, have the patches of the origin's."""
+    talk = await Talk.begin(any_engine)
+    await talk.prompt()
+    await talk.answer()
+    await talk.change("a", None, "a\n")
+    await summed_up(talk, "a")
+    own = await shown(talk)
+    fork = await talk.session.fork()
+    copy = Talk(any_engine, await fork.fork(), talk.snapshots)
+    assert await shown(copy) == own == [await talk.session.diff(talk.prompts[0])]
+    await copy.prompt()
+    await copy.answer()
+    await copy.change("b", None, "b\n")
+    await summed_up(copy, "b")
+    assert [[each.file for each in diffs] for diffs in await shown(copy)] == [["a"], ["b"]]
+    await talk.session.delete()
+    stored = FileDiff(file="a", additions=1, deletions=0, status="added")
+    assert (await shown(copy))[0] == [stored]
+
+
+async def test_what_came_after_a_fork_is_nobody_s_copy(engine: Engine) -> None:
+    """A message of the fork at the place of another one of the origin has its own changes only."""
+    talk = await Talk.begin(engine)
+    fork = Talk(engine, await talk.session.fork(), talk.snapshots)
+    await talk.prompt()
+    await talk.answer()
+    await talk.change("a", None, "a\n")
+    asked = (await talk.session.message(talk.prompts[0])).info
+    later = msgspec.structs.replace(asked.time, created=asked.time.created + 1)
+    fork.prompts.append("msg_other")
+    await fork.session.put_message(
+        msgspec.structs.replace(asked, id="msg_other", sessionID=fork.session.id, time=later)
+    )
+    await summed_up(fork, "a")
+    assert [each.patch for each in (await shown(fork))[0]] == [None]
+
+
+async def test_what_cannot_be_read_is_shown_without_a_patch(engine: Engine) -> None:
+    """The message is still an answer when the objects of its diff are gone."""
     talk = await Talk.begin(engine)
     await talk.prompt()
     await talk.answer()
     await talk.add([NewChange(path=b"a", before=None, after=("1" * 40, PLAIN), source="declared")])
     await summed_up(talk, "a")
-    stored = [[FileDiff(file="a", additions=1, deletions=0, status="added")]]
-    assert await shown(talk) == stored
-    fork = await talk.session.fork()
-    assert await shown(Talk(engine, fork, talk.snapshots)) == stored
+    stored = FileDiff(file="a", additions=1, deletions=0, status="added")
+    assert await shown(talk) == [[stored]]
 
 
 async def test_words_that_look_like_keys_change_nothing(engine: Engine) -> None:

@@ -25,8 +25,8 @@ from kedge.store.script import Script
 from kedge.store.verbs.changes import StoredChange
 from kedge.store.verbs.messages import MessageText, get_message, message_page
 from kedge.store.verbs.projects import get_project
-from kedge.store.verbs.sessions import child_texts, fork_texts, get_session_text
-from kedge.store.verbs.spans import changes_of
+from kedge.store.verbs.sessions import child_texts, fork_texts, get_session, get_session_text
+from kedge.store.verbs.spans import changes_of_turn
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -154,32 +154,36 @@ async def _with_patches(
     engine: "Engine", session_id: str, prompts: Sequence[UserMessage]
 ) -> list[UserMessage]:
     try:
-        text, turns = await engine.store.scan(partial(_turns, session_id, prompts))
-        session = Session(engine, wire.decode(text, SessionInfo))
-        diffs = await engine.diffs.texts_of_turns(session, turns)
+        info, turns = await engine.store.scan(partial(_turns, session_id, prompts))
+        diffs = await engine.diffs.texts_of_turns(Session(engine, info), turns)
     except (NotFound, SnapshotError):
         # Removed meanwhile, or no longer to be read: what was stored is still an answer.
         return list(prompts)
-    # A fork's copies of prompts have their changes with the origin.
-    is_fork = session.origin is not None
     return [
-        prompt if is_fork and not found else _with_diffs(prompt, found)
+        # What a fork copied stays what it was, whatever became of it in the origin.
+        prompt if info.fork is not None and not _names(prompt, found) else _with(prompt, found)
         for prompt, found in zip(prompts, diffs, strict=True)
     ]
 
 
 def _turns(
     session_id: str, prompts: Sequence[UserMessage]
-) -> Script[tuple[str, list[list[StoredChange]]]]:
+) -> Script[tuple[SessionInfo, list[list[StoredChange]]]]:
     """The session, and the changes of each prompt's turn."""
-    text = yield from get_session_text(session_id)
+    info = yield from get_session(session_id)
     turns = []
     for prompt in prompts:
-        turns.append((yield from changes_of(session_id, prompt.id)))
-    return text, turns
+        turns.append((yield from changes_of_turn(info, prompt.id)))
+    return info, turns
 
 
-def _with_diffs(prompt: UserMessage, diffs: list[FileDiff]) -> UserMessage:
+def _names(prompt: UserMessage, diffs: Sequence[FileDiff]) -> bool:
+    """Whether the prompt says that these files changed."""
+    assert prompt.summary is not None
+    return [each.file for each in prompt.summary.diffs] == [each.file for each in diffs]
+
+
+def _with(prompt: UserMessage, diffs: list[FileDiff]) -> UserMessage:
     """A prompt with what is left of its turn's changes: a revert may have taken some out since."""
     assert prompt.summary is not None
     summary = msgspec.structs.replace(prompt.summary, diffs=diffs)

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, MessageNotFound, SnapshotNotFound
+from kedge.domain.sessions import SessionInfo
 from kedge.store.script import Row, Script, row, rows
 from kedge.store.verbs.changes import StoredChange, family_changes
 from kedge.store.verbs.sessions import get_session_text
@@ -31,6 +33,28 @@ def changes_of(
     for first, last in _runs((yield from _turn(session_id, message))):
         found += yield from family_changes(session_id, first, last)
     return found
+
+
+def changes_of_turn(info: SessionInfo, message_id: str) -> Script[list[StoredChange]]:
+    """The changes of a message, or if it is a fork's copy and has none, of the one it is copied
+    from, as long as that is there."""
+    found = yield from changes_of(info.id, message_id)
+    message = yield from _message(info.id, message_id)
+    while not found and info.fork is not None:
+        origin = yield from row("session_get", id=info.fork.sessionID)
+        args = {"session_id": info.fork.sessionID, "pos": message[4] - 1, "limit": 1}
+        at = yield from row("message_page_forth", **args)
+        if origin is None or at is None or not _is_copy(message, at):
+            break
+        info = wire.decode(origin[0], SessionInfo)
+        found = yield from changes_of(info.id, at[0])
+    return found
+
+
+def _is_copy(message: Row, other: Row) -> bool:
+    """A copy keeps its place and its time; what came after the fork has at most the same place."""
+    created = [msgspec.json.decode(each[3])["time"]["created"] for each in (message, other)]
+    return bool(message[4] == other[4] and created[0] == created[1])
 
 
 def snapshot_at(session_id: str, message_id: str) -> Script[str]:

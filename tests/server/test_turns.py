@@ -2,14 +2,15 @@
 
 import asyncio
 import gzip
+from contextlib import AsyncExitStack
 from typing import Any
 
 from kedge.domain.events import PartDelta, SessionErrored, SessionIdle, SessionStatusChanged
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.status import Idle
 from kedge.engine.session import Session
-from tests.agent.world import Heard, listening
-from tests.server.world import Reply, Served
+from tests.agent.world import Heard, World, listening
+from tests.server.world import Reply, Served, serve
 from tests.support.model_server import ModelServer, Request, Text, Wait, answer
 from tests.support.model_server import Reply as ModelReply
 
@@ -157,6 +158,40 @@ async def test_a_prompt_that_is_none(served: Served) -> None:
         "kind": "Payload",
     }
     assert (await session.messages()).messages == []
+
+
+async def test_a_subtask_is_not_built(served: Served) -> None:
+    """It is said, and nothing is stored; a prompt that wants no answer may have one."""
+    session = await made(served)
+    task = {"type": "subtask", "prompt": "p", "description": "d", "agent": "plan"}
+    path = f"/session/{session.id}/message"
+    assert (await served.post(path, {"parts": [task]})).status == 501
+    assert (await session.messages()).messages == []
+    kept = await served.post(path, {"parts": [task], "noReply": True})
+    assert kept.json["parts"][0]["type"] == "subtask"
+
+
+async def test_a_server_that_stops_sends_those_who_wait_away(world: World) -> None:
+    """They get no answer that might be taken for the turn's; what they asked is there, and asked
+    again of the next server it is answered with what became of it."""
+    async with ModelServer([answer(Text.of("half "), Wait(), Text.of("whole"))]) as server:
+        world.use(server)
+        asked = said("go", messageID="msg_mine")
+        async with serve(world) as served, listening(served.running.backend.engine) as heard:
+            session = await made(served)
+            path = f"/session/{session.id}/message"
+            async with AsyncExitStack() as sockets:
+                reader, writer = await sockets.enter_async_context(served.connected())
+                writer.write(served.request("POST", path, asked))
+                await speaks(heard)
+                waiting = sockets.pop_all()
+        assert not (await reader.read()).startswith(b"HTTP/1.1 2")
+        await waiting.aclose()
+        async with serve(world) as served:
+            reply = await served.post(path, asked)
+            assert reply.json["info"]["parentID"] == "msg_mine"
+            assert reply.json["info"]["error"]["name"] == "MessageAbortedError"
+    assert len(server.requests) == 1
 
 
 async def test_sessions_that_are_not_there(served: Served) -> None:

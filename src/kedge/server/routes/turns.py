@@ -1,5 +1,6 @@
 """Turns: prompts, a person's own commands, and the end of either."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskMode
 from kedge.domain.values import Value
 from kedge.engine.session import Session
 from kedge.server.answers import NOTHING, TRUE, Answer, json
+from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.routing import Routes
 
@@ -91,6 +93,8 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
         for at, part in enumerate(self.parts):
             if part.id is not None:
                 checked_id("prt", part.id, "parts", at, "id")
+            if isinstance(part, SubtaskInput) and not self.noReply:
+                raise NotBuilt("Not built: subtasks come with a later version")
         return [plain(part) for part in self.parts]
 
 
@@ -148,12 +152,9 @@ async def shell(request: Request[NoQuery, ShellBody]) -> Answer:
 @routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
 async def abort(request: Request[NoQuery, NoBody]) -> Answer:
     """Stop what runs in a session; answers when it is idle, or after ten seconds."""
-    try:
-        session = await request.session()
-        await request.backend.agent.abort(session)
-    except SessionNotFound:
-        # It does not run, which is all that was asked for.
-        return TRUE
+    # What is not there does not run, which is all that was asked for.
+    with suppress(SessionNotFound):
+        await request.backend.agent.abort(await request.session())
     return TRUE
 
 

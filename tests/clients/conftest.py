@@ -15,6 +15,11 @@ SETTING = "KEDGE_TEST_SERVER"
 """`opencode`: the same tests at the real server, to see whether one of them asks for too much."""
 
 
+def server_name() -> str:
+    """Which of the two servers is tested."""
+    return os.environ.get(SETTING, "kedge")
+
+
 def found(look: Callable[[], Path]) -> Path:
     """What is looked for, or a skip with the reason; where nobody reads that, a failure."""
     try:
@@ -46,7 +51,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def serve(place: Place) -> Iterator[served.Serve]:
     """Starts the server; again, when it was stopped, with the data that it had."""
-    is_real = os.environ.get(SETTING) == "opencode"
+    is_real = server_name() == "opencode"
     serving = served.opencode_serving if is_real else served.kedge_serving
     with serving(place.folder, place.project) as serve:
         yield serve

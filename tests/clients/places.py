@@ -6,8 +6,14 @@ from pathlib import Path
 from tests.engine.repositories import git, repository
 from tests.support.served import scratch
 
-_ASKS = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}\n'
-"""A project may ask to be asked, without being trusted."""
+_ASKS = """\
+{
+  "$schema": "https://opencode.ai/config.json",
+  "model": "kedge/offline",
+  "permission": {"bash": {"*": "allow", "touch *": "ask"}}
+}
+"""
+"""A project may want to be asked, without being trusted; OpenCode would add the schema itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,8 @@ def kedge_serving(folder: Path, directory: Path) -> Iterator[Serve]:
 def opencode_serving(folder: Path, directory: Path) -> Iterator[Serve]:
     """The real OpenCode, with the same model; to see whether a test asks for too much."""
     environ = scratch(folder / "server")
+    # Without this one it would fetch a ripgrep of its own.
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
     command = [str(opencode.install()), "serve", "--hostname", "127.0.0.1", "--port", "0"]
     with ExitStack() as stack:
         model = stack.enter_context(_model())

@@ -5,6 +5,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+import schemathesis
 
 from kedge.server import openapi
 from kedge.server.routes import ALL
@@ -167,6 +168,11 @@ def test_every_operation_is_described(described: dict[str, Any]) -> None:
         in_path = {part[1:-1] for part in path.split("/") if part.startswith("{")}
         assert {name for place, name in said if place == "path"} == in_path, where
         assert {"4XX", "5XX"} < set(operation["responses"]), where
+
+
+def test_it_is_openapi(described: dict[str, Any]) -> None:
+    """As the standard's own schema has it."""
+    schemathesis.openapi.from_dict(described).validate()
 
 
 def test_references_lead_somewhere_and_schemas_are_valid(described: dict[str, Any]) -> None:

@@ -64,7 +64,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def run(options: argparse.Namespace) -> int:
     """Carry it out."""
     from kedge.engine.worktrees import find_directory
-    from kedge.server.serving import run as serve
+    from kedge.server.running import run as serve
     from kedge.server.settings import ServerSettings, password_in, username_in
 
     settings = ServerSettings(

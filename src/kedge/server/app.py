@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from kedge.domain.errors import EngineClosed
 from kedge.server.answers import Answer, Receive, Send, Stream, send_answer
 from kedge.server.backend import Backend
+from kedge.server.bodies import Bodies
 from kedge.server.errors import (
     RouteNotFound,
     WrongMethod,
@@ -18,9 +20,10 @@ from kedge.server.requests import (
     body_value,
     parsed_query,
     query_value,
-    read_body,
 )
 from kedge.server.routing import Route, Router
+
+_LONG_TO_DECODE = 1024 * 1024
 
 
 class Application:
@@ -29,12 +32,15 @@ class Application:
     def __init__(self, routes: Sequence[Route], backend: Backend) -> None:
         self._router = Router(routes)
         self._backend = backend
+        self._bodies = Bodies(backend.settings.max_body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Mapping[bytes, bytes] = scope["kedge.headers"]
         accepted = headers.get(b"accept-encoding", b"")
         try:
             answer = await self._answer(scope, headers, receive)
+        except asyncio.CancelledError:
+            answer = error_answer(_stopping())
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
             answer = error_answer(error)
         if isinstance(answer, Answer):
@@ -77,8 +83,11 @@ class Application:
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind and kind != b"application/json" and not route.body_may_be_absent:
             raise WrongType(kind.decode("latin-1")[:100])
-        raw = await read_body(headers, receive, self._backend.settings.max_body)
-        return body_value(raw, route.body, route.body_may_be_absent)
+        raw = await self._bodies.read(headers, receive)
+        wanted = (raw, route.body, route.body_may_be_absent)
+        if len(raw) > _LONG_TO_DECODE:
+            return await asyncio.to_thread(body_value, *wanted)
+        return body_value(*wanted)
 
 
 def _url(scope: Scope) -> str:
@@ -86,33 +95,49 @@ def _url(scope: Scope) -> str:
     return f"{scope['path']}?{query}" if query else str(scope["path"])
 
 
-class Open:
-    """Lets requests wait until there is an application, and ends those that last when told to."""
+def _stopping() -> EngineClosed:
+    return EngineClosed("the server stops; ask again when it has been started")
+
+
+class Door:
+    """Lets requests wait until there is an application, and sends them away when it is over."""
 
     def __init__(self) -> None:
         self._app: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
-        self._running: set[asyncio.Task[None]] = set()
+        self._inside: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
-    def begin(self, app: Application) -> None:
+    def open(self, app: Application) -> None:
         """Answer from now on, beginning with those who wait."""
         self._app.set_result(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._is_closed:
+            await send_answer(error_answer(_stopping()), b"", send)
+            return
         task = asyncio.current_task()
         assert task is not None
-        self._running.add(task)
+        self._inside.add(task)
         try:
-            app = await asyncio.shield(self._app)
-            await app(scope, receive, send)
+            await self._answer(scope, receive, send)
         except asyncio.CancelledError:
-            # The server stops: the socket is dropped, which clients take as a reason to come back.
+            # A stream is dropped without an end, which clients take as a reason to come back.
             return
         finally:
-            self._running.discard(task)
+            self._inside.discard(task)
 
-    async def end(self) -> None:
-        """Drop every request that is not answered yet."""
-        running = list(self._running)
-        for task in running:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            app = await asyncio.shield(self._app)
+        except asyncio.CancelledError:
+            await send_answer(error_answer(_stopping()), b"", send)
+            return
+        await app(scope, receive, send)
+
+    async def close(self) -> None:
+        """Send everybody away."""
+        self._is_closed = True
+        inside = list(self._inside)
+        for task in inside:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*inside, return_exceptions=True)

@@ -1,0 +1,113 @@
+"""HTTP on a socket: granian, embedded in the process's own event loop.
+
+It is not run by its command line, which forks: subscribers, leases and running turns belong to one
+process, which one signal ends.
+"""
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from kedge.domain.errors import CannotListen
+from kedge.server.gate import Gate
+from kedge.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from granian.server.embed import Server
+
+_BACKLOG = 1024
+_MOST_CONNECTIONS = 4096
+_MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
+_HEADER_PATIENCE = 10_000
+"""Milliseconds in which the head of a request has to be there."""
+_END_PATIENCE = 0.5
+"""Seconds in which connections end that nobody needs any more."""
+
+
+def listening_socket(settings: ServerSettings) -> socket.socket:
+    """A socket of our own: granian's would share its port with any other server."""
+    try:
+        (family, kind, _, _, address), *_ = socket.getaddrinfo(
+            settings.hostname, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        made = socket.socket(family, kind)
+    except OSError as error:
+        raise CannotListen(f"{settings.hostname} is no address of this machine: {error}") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        raise CannotListen(
+            f"port {settings.port} of {settings.hostname} cannot be listened on"
+            f" ({error.strerror}); choose another with --port, or 0 for any"
+        ) from None
+    made.setblocking(False)
+    return made
+
+
+def url_of(hostname: str, listener: socket.socket) -> str:
+    shown = f"[{hostname}]" if ":" in hostname else hostname
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def http_server(app: Gate, listener: socket.socket) -> AsyncIterator[Callable[[], None]]:
+    server = _server(app, listener)
+    stop_accepting: Callable[[], None] = server.stop
+    serving = asyncio.create_task(server.serve())
+    try:
+        yield stop_accepting
+    finally:
+        stop_accepting()
+        # It waits for requests that are only half there, and cannot be told not to: those it lets
+        # go of by itself when their time is over.
+        await asyncio.wait([serving], timeout=_END_PATIENCE)
+
+
+def _connections() -> int:
+    """How many clients may be connected at once, idle ones included: some systems allow a process
+    few descriptors unless it asks for more, and files and programs need them too."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < _MOST_DESCRIPTORS:
+        wanted = (
+            _MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _MOST_DESCRIPTORS)
+        )
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, wanted), most))
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_MOST_CONNECTIONS, allowed // 2)
+
+
+def _server(app: Gate, listener: socket.socket) -> "Server":
+    from granian._granian import SocketHolder
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.server.embed import Server
+
+    holder: Any = SocketHolder
+
+    class OwnSocketServer(Server):
+        # granian describes neither this nor the holder, but it pickles holders just so.
+        _shd: Any
+        _sfd: Any
+
+        def _init_shared_socket(self) -> None:
+            self._ssp = None
+            # It closes what it is given.
+            self._sfd = listener.detach()
+            self._shd = holder(self._sfd, False, _BACKLOG)
+
+    return OwnSocketServer(
+        app,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        backpressure=_connections(),
+        log_enabled=False,
+        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_PATIENCE),
+    )

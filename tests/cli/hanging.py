@@ -1,0 +1,19 @@
+"""Runs `kedge` with an engine that never closes, and little patience or none to speak of."""
+
+import asyncio
+import sys
+
+from kedge.cli.main import main
+from kedge.engine.engine import Engine
+from kedge.server import running
+
+
+async def never(engine: Engine) -> None:
+    """Hang."""
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    running._STOP_PATIENCE = float(sys.argv[1])
+    Engine.close = never  # type: ignore[assignment, method-assign] - hangs instead
+    sys.exit(main(sys.argv[2:]))

@@ -1,5 +1,6 @@
 """How a server is reached, and by whom."""
 
+import functools
 import ipaddress
 import os
 import re
@@ -87,6 +88,7 @@ def username_in(environ: Mapping[str, str]) -> str:
     return said or DEFAULT_USERNAME
 
 
+@functools.lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether a name or address is this machine's own, seen from itself."""
     if host.lower() == "localhost":

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kedge.server import http, requests
+from kedge.server import bodies, http
 from tests.agent.world import World
 from tests.server.process import Process, served_apart
 from tests.server.world import Client, Served, read_reply, serve
@@ -187,11 +187,29 @@ async def test_requests_that_break_off(victim: Client) -> None:
                 await writer.drain()
 
 
+async def test_many_large_bodies_at_once(world: World) -> None:
+    """Only as many as there is room for; the others may come again, and small ones get through."""
+    half = post(b"content-length: 1000\r\n", body=b" " * 900)
+    async with serve(world, max_body=1000) as served, AsyncExitStack() as open_ones:
+        for _ in range(8):
+            _, writer = await open_ones.enter_async_context(served.connected())
+            writer.write(half)
+            await writer.drain()
+        async with asyncio.timeout(PATIENCE):
+            while (
+                await status_of(served, post(CLOSE, b"content-length: 900\r\n", body=b" " * 900))
+                != 503
+            ):
+                continue
+        assert await status_of(served, post(CLOSE, b"content-length: 2\r\n", body=b"{}")) == 200
+        assert await status_of(served, post(CLOSE, b"content-length: 1001\r\n")) == 413
+
+
 @pytest.fixture
 async def hasty(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """A server that soon loses its patience."""
     monkeypatch.setattr(http, "_HEADER_PATIENCE", 200)
-    monkeypatch.setattr(requests, "_BODY_PATIENCE", 0.2)
+    monkeypatch.setattr(bodies, "_PATIENCE", 0.2)
     async with serve(world) as running:
         yield running
 

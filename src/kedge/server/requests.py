@@ -1,6 +1,5 @@
 """A request as handlers see it: decoded, with the place and the session that it speaks of."""
 
-import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,20 +10,17 @@ import msgspec
 
 from kedge.agent.surroundings import Surroundings
 from kedge.domain import wire
-from kedge.domain.errors import InvalidId, InvalidInput, TooLarge
+from kedge.domain.errors import InvalidId, InvalidInput
 from kedge.domain.ids import check_id
 from kedge.engine.engine import Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
-from kedge.server.answers import Receive
 from kedge.server.backend import Backend
-from kedge.server.errors import BadRequest, ClientGone, Kind, SlowBody
+from kedge.server.errors import BadRequest, Kind
 
 Q = TypeVar("Q")
 B = TypeVar("B")
 _DIRECTORY_HEADER = b"x-opencode-directory"
-_BODY_PATIENCE = 30
-"""Seconds until the next piece of a body has to be there."""
 
 
 class NoQuery(msgspec.Struct, frozen=True):
@@ -156,35 +152,3 @@ def body_value(raw: bytes, kind: Any, may_be_absent: bool) -> Any:  # noqa: ANN4
         return wire.decode(raw, kind)
     except InvalidInput as error:
         raise BadRequest(str(error), "Payload") from None
-
-
-async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
-    """The whole body, unless it is too large or does not come."""
-    _check_length(headers.get(b"content-length", b"0"), limit)
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        try:
-            message = await asyncio.wait_for(receive(), _BODY_PATIENCE)
-        except TimeoutError:
-            raise SlowBody from None
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return b"".join(pieces)
-
-
-def _check_length(said: bytes, limit: int) -> None:
-    if not said.isdigit():
-        raise BadRequest("content-length is not a number", "Headers")
-    if len(said) > len(str(limit)) or int(said) > limit:
-        raise _too_large(limit)
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"a request may have at most {limit} bytes")

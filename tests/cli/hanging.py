@@ -15,5 +15,5 @@ async def never(engine: Engine) -> None:
 
 if __name__ == "__main__":
     running._STOP_PATIENCE = float(sys.argv[1])
-    Engine.close = never  # type: ignore[assignment, method-assign] - hangs instead
+    Engine.close = never  # type: ignore[assignment,method-assign]  # it is to hang
     sys.exit(main(sys.argv[2:]))

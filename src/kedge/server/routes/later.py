@@ -25,6 +25,31 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("DELETE", "/experimental/worktree", "worktree.remove"),
         ("POST", "/experimental/worktree/reset", "worktree.reset"),
     ),
+    "workspaces, copies of projects and the console belong to a service of OpenCode's": (
+        (
+            "POST",
+            "/experimental/control-plane/move-session",
+            "experimental.controlPlane.moveSession",
+        ),
+        ("GET", "/experimental/console/orgs", "experimental.console.listOrgs"),
+        ("POST", "/experimental/console/switch", "experimental.console.switchOrg"),
+        ("POST", "/experimental/workspace", "experimental.workspace.create"),
+        ("GET", "/experimental/workspace/adapter", "experimental.workspace.adapter.list"),
+        ("POST", "/experimental/workspace/sync-list", "experimental.workspace.syncList"),
+        ("POST", "/experimental/workspace/warp", "experimental.workspace.warp"),
+        ("DELETE", "/experimental/workspace/{id}", "experimental.workspace.remove"),
+        ("POST", "/experimental/project/{projectID}/copy", "v2.projectCopy.create"),
+        ("DELETE", "/experimental/project/{projectID}/copy", "v2.projectCopy.remove"),
+        ("POST", "/experimental/project/{projectID}/copy/refresh", "v2.projectCopy.refresh"),
+        (
+            "POST",
+            "/experimental/project/{projectID}/copy/generate-name",
+            "experimental.projectCopy.generateName",
+        ),
+    ),
+    "subtasks come with a later version": (
+        ("POST", "/experimental/session/{sessionID}/background", "experimental.session.background"),
+    ),
     "terminals come with a later version": (
         ("GET", "/pty", "pty.list"),
         ("POST", "/pty", "pty.create"),

@@ -151,3 +151,19 @@ async def test_todos_are_listed(served: Served) -> None:
     await session.set_todos([Todo(content="plan", status="pending", priority="high")])
     plan = {"content": "plan", "status": "pending", "priority": "high"}
     assert (await served.get(url)).json == [plan]
+
+
+async def test_a_busy_session_is_stopped_and_removed(served: Served) -> None:
+    """What runs in it is ended first, where OpenCode lets it run into an error."""
+    made = (await served.post("/session")).json
+    url = f"/session/{made['id']}"
+    body = {"parts": [{"type": "text", "text": "bash echo begun > begun.txt; sleep 600"}]}
+    assert (await served.post(f"{url}/prompt_async", body)).status == 204
+    await served.world.until("begun.txt", lambda text: text == "begun\n")
+    assert (await served.delete(url)).json is True
+    assert (await served.get("/session/status")).json == {}
+    assert (await served.get(url)).status == 404
+    restored = (await served.post(f"{url}/restore")).json
+    assert restored["id"] == made["id"]
+    answer = (await served.get(f"{url}/message")).json[-1]["info"]
+    assert answer["error"]["name"] == "MessageAbortedError"

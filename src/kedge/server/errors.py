@@ -17,6 +17,7 @@ from kedge.domain.errors import (
     EngineClosed,
     FileBusy,
     FileChanged,
+    InvalidCursor,
     InvalidId,
     InvalidInput,
     KedgeError,
@@ -111,9 +112,13 @@ def _plain(name: str, status: int) -> Callable[[Any], Answer]:
 
 
 def _bad_request(error: InvalidInput) -> Answer:
-    kind: Kind = "Params" if isinstance(error, InvalidId) else "Payload"
+    kind: Kind = "Payload"
     if isinstance(error, BadRequest):
         kind = error.kind
+    elif isinstance(error, InvalidId):
+        kind = "Params"
+    elif isinstance(error, InvalidCursor):
+        kind = "Query"
     return _named("BadRequest", {"message": str(error)[:MESSAGE_LIMIT], "kind": kind}, 400)
 
 

@@ -133,9 +133,11 @@ async def test_a_server_with_a_root_shows_nothing_else(world: World) -> None:
         removed = (await served.post("/session")).json["id"]
         await served.delete(f"/session/{removed}")
     async with serve(world, root=str(inside)) as served:
-        for target in ("/session?limit=1", "/session", "/experimental/session"):
+        at = f"directory={inside}"
+        for target in (f"/session?limit=1&scope=project&{at}", f"/session?{at}"):
             assert ids_of((await served.get(target)).json) == [shown], target
-        hits = (await served.get("/search?query=reef&scope=all")).json
+        assert ids_of((await served.get("/experimental/session")).json) == [shown]
+        hits = (await served.get(f"/search?query=reef&scope=all&{at}")).json
         assert [each["session"]["id"] for each in hits] == [shown]
         assert (await served.get("/session/deleted")).json == []
         assert (await served.post(f"/session/{removed}/restore")).status == 403

@@ -52,17 +52,18 @@ class _Turn:
 class _Client:
     """Somebody who prompts, and hears the events on another connection."""
 
-    def __init__(self, asking: Connection, ear: "_Ear") -> None:
-        self._asking = asking
+    def __init__(self, port: int, ear: "_Ear") -> None:
+        self._port = port
         self._ear = ear
 
     async def turn(self) -> _Turn:
         """Have a prompt answered in a new session that has a title."""
-        session = await new_session(self._asking)
-        heard = self._ear.listen_for(session)
-        begin = time.perf_counter()
-        async with asyncio.timeout(_PATIENCE):
-            await prompt(self._asking, session, asking_for(_WORDS, _NO_PAUSE))
+        # A connection of its own: servers close those that rest for as long as another's turn.
+        async with connected(self._port) as asking, asyncio.timeout(_PATIENCE):
+            session = await new_session(asking)
+            heard = self._ear.listen_for(session)
+            begin = time.perf_counter()
+            await prompt(asking, session, asking_for(_WORDS, _NO_PAUSE))
             first, idle = await heard
         return _Turn(first - begin, idle - begin)
 
@@ -105,8 +106,7 @@ async def _client(port: int) -> AsyncIterator[_Client]:
     transport, ear = await loop.create_connection(_Ear, "127.0.0.1", port)
     try:
         transport.write(request(port, "GET", EVENTS))
-        async with connected(port) as asking:
-            yield _Client(asking, ear)
+        yield _Client(port, ear)
     finally:
         transport.close()
 

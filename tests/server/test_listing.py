@@ -130,6 +130,7 @@ async def test_a_server_with_a_root_shows_nothing_else(world: World) -> None:
     async with serve(world) as served:
         shown = (await served.post(f"/session?directory={inside}", {"title": "reef"})).json["id"]
         hidden = (await served.post("/session", {"title": "reef"})).json["id"]
+        await served.post("/session", {"title": "reef", "parentID": shown})
         removed = (await served.post("/session")).json["id"]
         await served.delete(f"/session/{removed}")
     async with serve(world, root=str(inside)) as served:
@@ -139,6 +140,7 @@ async def test_a_server_with_a_root_shows_nothing_else(world: World) -> None:
         assert ids_of((await served.get("/experimental/session")).json) == [shown]
         hits = (await served.get(f"/search?query=reef&scope=all&{at}")).json
         assert [each["session"]["id"] for each in hits] == [shown]
+        assert (await served.get(f"/session/{shown}/children")).json == []
         assert (await served.get("/session/deleted")).json == []
         assert (await served.post(f"/session/{removed}/restore")).status == 403
         for target in ("", "/message", "/children", "/todo", "/diff"):

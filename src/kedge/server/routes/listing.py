@@ -145,11 +145,11 @@ async def _page(
     page = await session_texts(engine, listing)
     if settings.root is None:
         return page
-    texts = _open_ones(settings, page.texts)
+    texts = allowed(settings, page).texts
     while page.cursor is not None and len(texts) < listing.limit:
         wanted = replace(listing, cursor=page.cursor, limit=listing.limit - len(texts))
         page = await session_texts(engine, wanted)
-        texts += _open_ones(settings, page.texts)
+        texts += allowed(settings, page).texts
     return Texts(texts, page.cursor)
 
 
@@ -166,8 +166,12 @@ def _seen(text: str) -> _Seen:
     return msgspec.json.decode(text, type=_Seen)
 
 
-def _open_ones(settings: ServerSettings, texts: list[str]) -> list[str]:
-    return [text for text in texts if settings.allows(_seen(text).directory)]
+def allowed(settings: ServerSettings, page: Texts) -> Texts:
+    """The sessions of a page that are for clients."""
+    if settings.root is None:
+        return page
+    texts = [text for text in page.texts if settings.allows(_seen(text).directory)]
+    return Texts(texts, page.cursor)
 
 
 def _with_deletion(info: SessionInfo, at: int) -> SessionInfo:

@@ -13,6 +13,7 @@ from kedge.engine.session import Session
 from kedge.engine.texts import child_session_texts, fork_session_texts, session_text, shown
 from kedge.server.answers import TRUE, Answer, json, json_text
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.routes.listing import allowed
 from kedge.server.routing import Routes
 
 routes = Routes()
@@ -78,7 +79,9 @@ async def create_session(request: Request[NoQuery, CreateBody]) -> Answer:
 @routes.get("/session/status", "session.status", answer=dict[str, SessionStatus])
 async def session_status(request: Request[NoQuery, NoBody]) -> Answer:
     """What sessions are doing, by id; those that do nothing are left out."""
-    return json(await request.backend.engine.statuses())
+    running = await request.backend.engine.runs.statuses()
+    allows = request.backend.settings.allows
+    return json({id: run.status for id, run in running.items() if allows(run.directory)})
 
 
 @routes.get("/session/{sessionID}", "session.get", answer=SessionInfo)
@@ -122,7 +125,8 @@ async def restore_session(request: Request[NoQuery, NoBody]) -> Answer:
 async def children(request: Request[NoQuery, NoBody]) -> Answer:
     """The subtasks of a session."""
     id = await request.session_id()
-    return json_text((await child_session_texts(request.backend.engine, id)).text)
+    found = await child_session_texts(request.backend.engine, id)
+    return json_text(allowed(request.backend.settings, found).text)
 
 
 @routes.get("/session/{sessionID}/todo", "session.todo", answer=list[Todo])
@@ -135,7 +139,8 @@ async def todos(request: Request[NoQuery, NoBody]) -> Answer:
 async def forks(request: Request[NoQuery, NoBody]) -> Answer:
     """The sessions that were forked from a session."""
     id = await request.session_id()
-    return json_text((await fork_session_texts(request.backend.engine, id)).text)
+    found = await fork_session_texts(request.backend.engine, id)
+    return json_text(allowed(request.backend.settings, found).text)
 
 
 @routes.post(

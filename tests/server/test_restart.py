@@ -1,0 +1,202 @@
+"""A server that is killed in the middle of everything, and started again."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.testing.replay import Replay
+from tests.server.ears import Heard, listening
+from tests.server.world import Client
+from tests.support.patience import PATIENCE
+from tests.support.served import scratch
+
+ROOT = Path(__file__).parents[2]
+PROMPTS = (
+    "slow 2000 20ms huge 20KB",
+    "todo [x] begin | [~] go on\nwrite {name}.txt some text\nbash sleep 1000",
+    "say Let me think.\nslow 100 20ms think Well, well, well.\nwait 1000s",
+)
+"""None of them is ever done."""
+SESSIONS = 10
+CLIENTS = 50
+
+
+class Follower:
+    """A client that knows what the events told it, and nothing else."""
+
+    def __init__(self, cursor: str) -> None:
+        self._cursor = cursor
+        self._replay = Replay()
+        self._at_work: Counter[str] = Counter()
+        self._news = asyncio.Condition()
+
+    async def follow(self, client: Client, head: str | None = None) -> None:
+        """Listen until the server is gone, or until everything up to a cursor was heard."""
+        self._at_work.clear()
+        async with listening(client, after=self._cursor) as ear:
+            while self._cursor != head and (event := await ear.next()) is not None:
+                async with self._news:
+                    self._cursor = event.cursor or self._cursor
+                    self._replay.apply(json.dumps(event.event))
+                    self._at_work.update(_at_work(event))
+                    self._news.notify_all()
+
+    async def until_at_work(self, sessions: list[str], most: int) -> None:
+        """Wait until something is under way in every session, and much in one of them."""
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(
+                lambda: (
+                    all(self._at_work[each] for each in sessions)
+                    and max(self._at_work.values()) >= most
+                )
+            )
+
+    def known(self) -> dict[str, Any]:
+        """What it knows, as the server would tell it."""
+        return {
+            id: {
+                "info": each.info,
+                "messages": [{"info": info, "parts": parts} for info, parts in each.messages],
+                "todos": each.todos,
+                "status": each.status,
+            }
+            for id, each in self._replay.state().sessions.items()
+        }
+
+
+def _at_work(event: Heard) -> list[str]:
+    """The session that says something or in which a tool runs, if the event tells of that."""
+    state = event.properties.get("part", {}).get("state", {})
+    if event.type == "message.part.delta" or state.get("status") == "running":
+        return [event.properties["sessionID"]]
+    return []
+
+
+async def told(client: Client) -> dict[str, Any]:
+    """What the server tells those who ask."""
+    statuses = (await client.get("/session/status")).json
+    found = {}
+    for info in (await client.get("/session")).json:
+        id = info["id"]
+        found[id] = {
+            "info": info,
+            "messages": [
+                _without_patches(each) for each in (await client.get(f"/session/{id}/message")).json
+            ],
+            "todos": (await client.get(f"/session/{id}/todo")).json,
+            "status": statuses.get(id, {"type": "idle"}),
+        }
+    return found
+
+
+def _without_patches(message: Any) -> Any:  # noqa: ANN401 - any JSON
+    """A message as it is stored: what changed in files is added when somebody asks."""
+    for diff in message["info"].get("summary", {}).get("diffs", []):
+        diff.pop("patch", None)
+    return message
+
+
+async def newest(client: Client) -> str:
+    """The cursor of what happened last."""
+    async with listening(client) as ear:
+        greeting = await ear.next()
+        assert greeting is not None
+        assert greeting.cursor is not None
+        return greeting.cursor
+
+
+@contextmanager
+def server(
+    folder: Path, environ: Mapping[str, str], port: int
+) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    """A server in a process of its own."""
+    command = [sys.executable, "-m", "kedge", "serve", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--data", str(folder / "data"), str(folder / "work")],
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[-1]
+            yield process, Client(url, {})
+        finally:
+            process.kill()
+
+
+async def ask_all(client: Client, sessions: list[str]) -> None:
+    """Give every session something to do that lasts."""
+    for number, session in enumerate(sessions):
+        text = PROMPTS[number % len(PROMPTS)].replace("{name}", session)
+        assert await ask(client, session, text, "prompt_async") == 204
+
+
+async def ask(client: Client, session: str, text: str, route: str) -> int:
+    """Send a prompt."""
+    body = {"parts": [{"type": "text", "text": text}]}
+    return (await client.post(f"/session/{session}/{route}", body)).status
+
+
+async def check_news(client: Client, sessions: list[str]) -> None:
+    """Whoever listens anew, without a cursor, hears how the turns ended that were cut off, because
+    OpenCode's terminal UI never asks."""
+    for target in ("/event", "/global/event"):
+        news = Replay()
+        waiting = set(sessions)
+        async with listening(client, target) as ear:
+            await ear.until("server.connected")
+            while waiting and (event := await ear.next()) is not None:
+                assert event.cursor is None
+                news.apply(json.dumps(event.event))
+                if event.type == "session.status":
+                    waiting.discard(event.properties["sessionID"])
+        for state in news.state().sessions.values():
+            (question, _), *_, (answer, _) = state.messages
+            assert (question["role"], answer["role"]) == ("user", "assistant")
+            assert answer["error"]["name"] == "MessageAbortedError"
+            assert state.status == {"type": "idle"}
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.torture)])
+async def test_clients_go_on_after_a_kill(tmp_path: Path, kills: int) -> None:
+    """Every client goes on with the last cursor that it has, and then knows exactly what the server
+    tells those who ask."""
+    (tmp_path / "work").mkdir()
+    environ = scratch(tmp_path / "home")
+    port, made, ears = 0, list[str](), list[Follower]()
+    for number in range(kills):
+        with server(tmp_path, environ, port) as (process, client):
+            if not made:
+                port = int(client.url.rpartition(":")[2])
+                start = (await newest(client)).partition("-")[0] + "-0"
+                ears = [Follower(start) for _ in range(CLIENTS)]
+                made = [(await client.post("/session", {})).json["id"] for _ in range(SESSIONS)]
+            following = [asyncio.create_task(ear.follow(client)) for ear in ears]
+            await ask_all(client, made)
+            await ears[0].until_at_work(made, 10 * number)
+            process.kill()
+            await asyncio.gather(*following)
+        with server(tmp_path, environ, port) as (_, client):
+            await check_news(client, made)
+            # Some go on at once, and all when more has happened.
+            head = await newest(client)
+            await asyncio.gather(*(ear.follow(client, head) for ear in ears[::2]))
+            assert await ask(client, made[0], "say I am back.", "message") == 200
+            head = await newest(client)
+            await asyncio.gather(*(ear.follow(client, head) for ear in ears))
+            truth = await told(client)
+        assert truth.keys() == set(made)
+        assert all(each["status"] == {"type": "idle"} for each in truth.values())
+        for ear in ears:
+            assert ear.known() == truth

@@ -104,16 +104,19 @@ class Streams:
                 await asyncio.gather(*(each.sent(end) for each in late if not each.is_stuck))
         await asyncio.sleep(_SETTLING)
 
-    def dispose(self, directory: str) -> None:
+    async def dispose(self, directory: str) -> None:
         """Tell that everything in a directory starts afresh; its own streams end with that."""
-        self._engine.events.announce(InstanceDisposed(directory=directory), directory=directory)
+        project = (await self._engine.look_up(directory)).project
+        self._engine.events.announce(
+            InstanceDisposed(directory=directory), project_id=project.id, directory=directory
+        )
 
-    def dispose_all(self) -> None:
+    async def dispose_all(self) -> None:
         """The same for every directory that somebody listens to, and for the server."""
         here = str(self._engine.directory)
         listened = {each.directory for each in self._listeners if each.directory is not None}
         for directory in sorted({here, *listened}):
-            self.dispose(directory)
+            await self.dispose(directory)
         self._engine.events.announce(GlobalDisposed())
 
     def payload(self, properties: EventProperties) -> str:

@@ -50,14 +50,14 @@ async def global_events(request: Request[After, NoBody]) -> Stream:
 @routes.post("/instance/dispose", "instance.dispose", answer=bool)
 async def dispose_instance(request: Request[NoQuery, NoBody]) -> Answer:
     """Tell the listeners of a directory to start afresh; nothing that runs is touched."""
-    request.backend.streams.dispose(request.directory)
+    await request.backend.streams.dispose(request.directory)
     return TRUE
 
 
 @routes.post("/global/dispose", "global.dispose", answer=bool)
 async def dispose_everything(request: Request[NoQuery, NoBody]) -> Answer:
     """Tell all listeners to start afresh; nothing that runs is touched."""
-    request.backend.streams.dispose_all()
+    await request.backend.streams.dispose_all()
     return TRUE
 
 

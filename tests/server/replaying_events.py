@@ -28,14 +28,14 @@ class Account:
         self._tellings: dict[str, Telling] = {}
         self._last = ""
         self._lines: list[tuple[str, str]] = []
-        self.kinds: list[str] = []
+        self._kinds: list[str] = []
 
     def hear(self, event: Json) -> None:
         """Tell one more."""
         kind, of = event["type"], event["properties"]
         if is_noise(kind):
             return
-        self.kinds.append(kind)
+        self._kinds.append(kind)
         # What names no session, as an edited file does, belongs to the session that acts.
         session = self._last = of.get("sessionID", self._last)
         if session not in self._tellings:
@@ -53,9 +53,9 @@ class Account:
             return [line for _, line in self._lines]
         return [f"{name(session)} {line}" for session, line in self._lines]
 
-    def rhythm(self) -> list[str]:
+    def kinds(self) -> list[str]:
         """Only the kinds of events, and how often each comes."""
-        counted = ((kind, len(list(group))) for kind, group in groupby(self.kinds))
+        counted = ((kind, len(list(group))) for kind, group in groupby(self._kinds))
         return [f"{kind} x{count}" if count > 1 else kind for kind, count in counted]
 
 

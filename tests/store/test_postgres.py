@@ -4,7 +4,7 @@ import asyncio
 import functools
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -458,3 +458,28 @@ async def test_a_cancelled_read_leaves_its_connection_usable(postgres_url: str) 
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
         assert len(await scene.events()) == 1
+
+
+async def test_a_cancellation_that_the_pool_forgets_counts(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Python 3.11 forgets it when a connection is free in the same moment; else whoever closes
+    an engine would wait for ever."""
+    async with opened(postgres_url) as scene:
+        pool = scene.store._database._pool  # type: ignore[attr-defined]
+        take, waits = pool.getconn, asyncio.Event()
+
+        async def forgetful(patience: float) -> object:
+            waits.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(PATIENCE)
+            return await take(patience)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(pool, "getconn", forgetful)
+            reading = asyncio.create_task(scene.store.read(log_head))
+            await waits.wait()
+            reading.cancel()
+            await asyncio.wait({reading})
+        assert reading.cancelled()
+        assert await scene.store.read(log_head) == 0

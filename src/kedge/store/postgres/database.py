@@ -119,11 +119,17 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """A connection for the length of the block; without a server, an error that says why."""
+        task = asyncio.current_task()
+        cancellations = task.cancelling() if task else 0
         try:
             connection = await self._take()
         except PoolClosed as error:
             raise EngineClosed from error
         try:
+            if task and task.cancelling() > cancellations:
+                # `wait_for` of Python 3.11, which the pool uses, forgets a cancellation that comes
+                # in the same moment as the connection.
+                raise asyncio.CancelledError
             yield connection
         finally:
             await self._pool.putconn(connection)

@@ -18,6 +18,7 @@ _BETWEEN_CALLS = 0.010
 """Seconds between two notifications: each takes a lock that all of the server's databases share."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
+_CANCEL_AGAIN = 1.0
 
 
 class Caller:
@@ -73,9 +74,12 @@ class Listener:
 
     async def stop(self) -> None:
         """Hear no more, and let go of the connection."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        pending = set(self._tasks)
+        while pending:
+            for task in pending:
+                task.cancel()
+            # Again, if need be: connecting can forget a cancellation, as the pool can.
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
 
     async def _listen(self) -> None:
         pause = _FIRST_PAUSE

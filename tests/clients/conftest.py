@@ -61,7 +61,6 @@ def serve(place: Place) -> Iterator[served.Serve]:
 def window() -> Iterator[terminal.Terminal]:
     """A terminal of the test's own."""
     found(lambda: clients.require("tmux"))
-    # The path of a socket has to be short, and a folder of the test may be deep.
     folder = tempfile.mkdtemp(prefix="tmux-", dir=environment.run_folder())
-    with terminal.opened(Path(folder, "socket")) as opened:
+    with terminal.opened(Path(folder)) as opened:
         yield opened

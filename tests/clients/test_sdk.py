@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.conftest import server_name
 from tests.clients.places import Place
+from tests.support.patience import PATIENCE
 from tests.support.served import Serve
 
 SCRIPTS = Path(__file__).parent / "sdk"
@@ -65,8 +66,9 @@ def test_a_program_uses_every_method(
 def run_to_its_end(scripts: Path, entry: str, place: Place, serve: Serve) -> dict[str, Any]:
     """What the program tells at its end; it gets a server, and another one when it wants that."""
     server = serve()
+    arguments = (entry, server.url, str(place.project), server_name(), str(PATIENCE))
     with subprocess.Popen(
-        ["node", "story.mjs", entry, server.url, str(place.project), server_name()],
+        ["node", "story.mjs", *arguments],
         cwd=scripts,
         env=place.environ,
         stdin=subprocess.PIPE,

@@ -106,8 +106,8 @@ def a_question_is_answered(screens: Screens) -> None:
 
 def a_streamed_answer_is_interrupted(screens: Screens) -> None:
     """What the model says is seen while it says it, and ends where a person interrupts it."""
-    screens.prompt("slow 300 200ms say Sea breeze, salt and tar, day after day after day")
-    screens.until_said("Sea b")
+    screens.prompt("slow 2 300s say Sea breeze, salt and tar, day after day")
+    screens.until_said("Sea breeze, salt")
     screens.interrupt()
     screens.until_idle("interrupted")
 

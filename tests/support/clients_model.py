@@ -31,11 +31,12 @@ from tests.support.model_server import (
     Reply,
     Request,
     Text,
+    Wait,
 )
 
 
 class OfflineServer(ModelServer):
-    """Answers as `kedge/offline` does; of pauses it keeps the last one, for all pieces."""
+    """Answers as `kedge/offline` does, but that a pause never ends."""
 
     def __init__(self) -> None:
         super().__init__(())
@@ -48,15 +49,14 @@ class OfflineServer(ModelServer):
 
     def _answer(self, request: Request) -> Answer:
         items: list[Item] = []
-        pace = 0.0
         for act in acts_of(_asked(request)):
             if isinstance(act, Pause):
-                pace = act.seconds
+                items.append(Wait())
             elif isinstance(act, TextDelta):
                 items.append(Text.of(act.text))
             elif isinstance(act, ToolCalled):
                 items.append(Call(name=act.name, pieces=(act.raw,)))
-        return Answer(items=tuple(items), pace=pace)
+        return Answer(items=tuple(items))
 
 
 def _asked(request: Request) -> ModelRequest:

@@ -1,12 +1,13 @@
 """A terminal that nobody sits at: programs draw on it, tests type and look at the screen."""
 
+import contextlib
+import itertools
 import os
 import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.clients import require
@@ -20,30 +21,33 @@ _ENDED = "Pane is dead"
 class Terminal:
     """A window of a tmux that no other test knows of."""
 
-    def __init__(self, socket: Path) -> None:
-        # No configuration file: what a person set up for themselves changes nothing here.
-        self._tmux = [str(require("tmux")), "-f", "/dev/null", "-S", str(socket)]
-        self._is_open = False
+    def __init__(self, folder: Path) -> None:
+        self._program = str(require("tmux"))
+        self._sockets = (folder / f"socket{number}" for number in itertools.count())
+        self._tmux: list[str] | None = None
 
     def run(self, *command: str, folder: Path, environ: Mapping[str, str]) -> None:
         """Start a program on an empty screen; what ran before it ends."""
+        self.close()
         variables = [f"{name}={value}" for name, value in environ.items()]
         alone = shlex.join(["env", "-i", "TERM=xterm-256color", *variables, *command])
-        if self._is_open:
-            self._end()
-            self._do("respawn-pane", "-c", str(folder), alone)
-            return
         size = ("-x", str(_COLUMNS), "-y", str(_ROWS))
+        # No configuration file: what a person set up for themselves changes nothing here.
+        self._tmux = [self._program, "-f", os.devnull, "-S", str(next(self._sockets))]
         # A window that stays shows what a program said before it ended.
         stays = ("start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";")
         self._do(*stays, "new-session", "-d", *size, "-c", str(folder), alone)
-        self._is_open = True
 
     def close(self) -> None:
         """End what runs, and the terminal with it."""
-        if self._is_open:
-            self._end()
-            self._do("kill-server")
+        if self._tmux is None:
+            return
+        program, tmux = self._do("display-message", "-p", "#{pane_pid} #{pid}").split()
+        self._tmux = None
+        # OpenCode stays when its terminal goes, and tmux does not always notice that it is gone.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(program), signal.SIGKILL)
+        os.kill(int(tmux), signal.SIGKILL)
 
     def type(self, text: str) -> None:
         """Type a text, as a person does: line breaks in it do not send it."""
@@ -81,14 +85,8 @@ class Terminal:
             time.sleep(_LOOK)
         return screen
 
-    def _end(self) -> None:
-        # OpenCode stays when its terminal goes, and tmux with it.
-        is_dead, pid = self._do("display-message", "-p", "#{pane_dead} #{pane_pid}").split()
-        if is_dead == "0":
-            os.kill(int(pid), signal.SIGKILL)
-            self.until_screen(lambda screen: _ENDED in screen, "its end")
-
     def _do(self, *arguments: str) -> str:
+        assert self._tmux is not None, "nothing runs"
         done = subprocess.run(
             [*self._tmux, *arguments], capture_output=True, encoding="utf-8", check=False
         )
@@ -97,10 +95,10 @@ class Terminal:
         return done.stdout
 
 
-@contextmanager
-def opened(socket: Path) -> Iterator[Terminal]:
-    """A terminal for the time of the block."""
-    terminal = Terminal(socket)
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Terminal]:
+    """A terminal for the time of the block; the folder's path has to be short, for sockets."""
+    terminal = Terminal(folder)
     try:
         yield terminal
     finally:

@@ -23,7 +23,7 @@ export async function asks(api, { directory }) {
     assert.deepEqual(asked.patterns, ["touch p.txt"])
     assert.equal(existsSync(join(directory, "p.txt")), false)
     assert.equal(await ok(api.respond(session.id, asked.id, "once")), true)
-    assert.equal(textOf(await answer), "Done: bash.\n\n" + textOf(await answer).slice(13))
+    assert.match(textOf(await answer), /^Done: bash\./)
     assert.equal(existsSync(join(directory, "p.txt")), true)
   })
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict"
 import { createInterface } from "node:readline"
 
 const told = { checks: [], calls: new Set() }
+let running
 const plain = globalThis.fetch
 
 // Which routes were really asked; ids in them are left out.
@@ -14,6 +15,7 @@ globalThis.fetch = async (input, init) => {
 }
 
 export async function check(behaviour, holds) {
+  running = behaviour
   try {
     await holds()
     told.checks.push({ behaviour })
@@ -28,6 +30,15 @@ const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 export async function restarted() {
   console.log(JSON.stringify({ wanted: "restart" }))
   return (await lines.next()).value
+}
+
+// Ends everything after some seconds, because what does not come would be waited for for ever.
+export function giveUpAfter(seconds) {
+  const giveUp = () => {
+    told.checks.push({ behaviour: running, error: "never ended" })
+    tell()
+  }
+  setTimeout(giveUp, 1000 * seconds).unref()
 }
 
 export function tell() {

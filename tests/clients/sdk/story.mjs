@@ -1,8 +1,8 @@
 // A program that uses everything of the SDK that kedge serves:
-//   node story.mjs v1|v2 URL DIRECTORY kedge|opencode
+//   node story.mjs v1|v2 URL DIRECTORY kedge|opencode SECONDS
 // Its last line says how it went; before, it may ask for a restart of the server.
 import { asks } from "./asks.mjs"
-import { tell } from "./checks.mjs"
+import { giveUpAfter, tell } from "./checks.mjs"
 import { edits } from "./edits.mjs"
 import { mistakes } from "./mistakes.mjs"
 import { sessions } from "./sessions.mjs"
@@ -10,7 +10,8 @@ import { settings } from "./settings.mjs"
 import { streams } from "./streams.mjs"
 import { turns } from "./turns.mjs"
 
-const [entry, url, directory, server] = process.argv.slice(2)
+const [entry, url, directory, server, patience] = process.argv.slice(2)
+giveUpAfter(Number(patience))
 const { connect } = await import(`./${entry}.mjs`)
 const api = connect(url, directory)
 const at = { url, directory, connect, isKedge: server === "kedge" }

@@ -53,7 +53,7 @@ export async function streams(api, { url, directory, connect, isKedge }) {
     const relay = await new Relay().open(url)
     const ears = await Ears.open(connect(relay.url, directory).globalEvents)
     const session = await ok(api.create({ title: "Running" }))
-    await ok(api.promptAsync(session.id, saying("slow 300 200ms say This is never said to its end.")))
+    await ok(api.promptAsync(session.id, saying("slow 2 300s say Never said to its end.")))
     await ears.of("message.part.delta", session.id)
 
     relay.hold()

@@ -52,7 +52,7 @@ export async function turns(api, { directory, isKedge }) {
   await check("a prompt in the background is busy until it is aborted", async () => {
     const ears = await Ears.open(api.events)
     const slow = await ok(api.create({ title: "Slow" }))
-    await ok(api.promptAsync(slow.id, saying("slow 300 200ms say A very long story, told slowly.")))
+    await ok(api.promptAsync(slow.id, saying("slow 2 300s say A very long story.")))
     await ears.of("message.part.delta", slow.id)
     assert.deepEqual((await ok(api.status()))[slow.id], { type: "busy" })
     const [{ info }] = await ok(api.messages(slow.id))

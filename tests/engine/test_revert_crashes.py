@@ -43,6 +43,7 @@ MOVES = {
 }
 """The boundaries before, and the one that is asked for when the process is killed."""
 FAILED = ("conflict", "skipped")
+LONG = pytest.mark.torture
 
 
 async def run(place: Place, world: World, point: str, *order: str) -> None:
@@ -106,7 +107,12 @@ async def assert_goes_on(engine: Engine, session: Session, world: World) -> None
 
 @pytest.mark.parametrize("point", FIRST)
 @pytest.mark.parametrize(
-    "move", [*list(MOVES)[:3], pytest.param("move back", marks=pytest.mark.torture)]
+    "move",
+    [
+        "revert",
+        "unrevert",
+        *(pytest.param(f"move {way}", marks=LONG) for way in ("forward", "back")),
+    ],
 )
 async def test_killed_anywhere_all_is_done_in_the_end(place: Place, move: str, point: str) -> None:
     """Each path is old or new when the process is gone, and all are new when the next has begun."""
@@ -125,7 +131,9 @@ async def test_killed_anywhere_all_is_done_in_the_end(place: Place, move: str, p
         await assert_goes_on(engine, session, world)
 
 
-@pytest.mark.parametrize("point", AGAIN)
+@pytest.mark.parametrize(
+    "point", [*AGAIN[::2], *(pytest.param(point, marks=LONG) for point in AGAIN[1::2])]
+)
 async def test_killed_again_all_is_done_in_the_end(place: Place, point: str) -> None:
     """It does not matter how many processes it takes to carry a revert through."""
     world, planned = await built(place, "revert")

@@ -45,9 +45,9 @@ async def test_sqlite_conforms(check: StoreCheck, tmp_path: Path) -> None:
 
 
 @each_check
-async def test_postgres_conforms(check: StoreCheck, postgres_url: str) -> None:
+async def test_postgres_conforms(check: StoreCheck, postgres_schema: str) -> None:
     """The PostgreSQL adapter shows the behaviour that the check is named after."""
-    await check(PostgresDatabase(postgres_url))
+    await check(PostgresDatabase(postgres_schema))
 
 
 async def test_a_wrong_store_fails_by_name() -> None:

@@ -82,6 +82,15 @@ def fresh_database(server: str) -> Iterator[str]:
             connection.execute(drop.format(sql.Identifier(name)))
 
 
+def fresh_schema(database: str) -> str:
+    """A schema of its own, which goes with its database."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+    mark = "&" if "?" in database else "?"
+    return f"{database}{mark}options={quote(f'-c search_path={name}')}"
+
+
 def _local_server() -> str | None:
     for user in ("postgres", getpass.getuser()):
         url = f"postgresql://{quote(user)}@127.0.0.1:5432/postgres"

@@ -152,7 +152,7 @@ async def built(orders: Orders) -> World:
 
 
 @pytest.mark.parametrize(
-    "share", [20, pytest.param(1, marks=[pytest.mark.torture, pytest.mark.timeout(1800)])]
+    "share", [40, pytest.param(1, marks=[pytest.mark.torture, pytest.mark.timeout(1800)])]
 )
 def test_reverts_survive_kills(share: int, tmp_path: Path) -> None:
     """Two kills in each worktree: after the first all is as if there had been none, after the

@@ -118,3 +118,20 @@ def test_the_console_script_is_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, name = project["scripts"]["kedge"].partition(":")
     assert callable(getattr(import_module(module), name))
+
+
+def test_the_process_leaves_without_taking_the_interpreter_down(terminal: Terminal) -> None:
+    """Threads of the HTTP server that still want it would abort the process."""
+    code = (
+        "import atexit, os, sys; from kedge.cli.main import run; atexit.register(os._exit, 77);"
+        "sys.argv = ['kedge', 'config']; run()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=terminal.project,
+        env=terminal.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.endswith(b"\n")

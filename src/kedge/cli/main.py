@@ -1,9 +1,11 @@
 """The command `kedge`: finds the sub-command, runs it, and tells people what went wrong."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from kedge._version import __version__
@@ -68,4 +70,10 @@ def parser() -> argparse.ArgumentParser:
 
 def run() -> NoReturn:
     """The console script."""
-    sys.exit(main())
+    code = main()
+    with suppress(OSError):
+        sys.stdout.flush()
+    logging.shutdown()
+    # Not by taking the interpreter down: threads of granian's that still want it would abort the
+    # process, and a server that stopped well would look as if it had crashed.
+    os._exit(code)

@@ -17,6 +17,7 @@ from bench.parts import parts
 from bench.reverts import reverts
 from bench.scratch import Scratch, facts
 from bench.search import search
+from bench.server import server
 from bench.session_diffs import session_diffs
 from bench.sessions import sessions
 from bench.snapshots import snapshots
@@ -46,6 +47,7 @@ BENCHMARKS: Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]] = {
         session_diffs,
         reverts,
         agent,
+        server,
     )
 }
 RESULTS = Path(__file__).with_name("results.json")

@@ -25,7 +25,7 @@ _ATTENTIVE = 10
 _AT_A_TIME = 8
 """How many of the others read before those who pay attention are looked at again."""
 _TICK = 0.002
-_QUIET = 5e9
+_QUIET = 30e9
 """Nanoseconds without a word after which nobody waits for the missing ones."""
 _BUFFER = 256 * 1024
 _FRAME = b"\n\n"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import socket
 import sys
 import time
@@ -18,10 +19,11 @@ from bench.server_filling import Filled
 from bench.server_http import connected
 from bench.server_load import Load
 
-_STARTS = 60
+_STARTS = 120
 """Seconds that it may take to start."""
 _EVERY = 0.02
 """Seconds between two questions while it starts: OpenCode never answers those that come early."""
+_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,11 @@ async def served(program: Program) -> AsyncIterator[Served]:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
+    """One that the system gives to nobody of its own accord, so that it is free a moment later."""
+    while True:
+        port = random.choice(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 async def _first_answer(port: int, path: str, said: asyncio.Task[str]) -> float:

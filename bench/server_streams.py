@@ -55,7 +55,10 @@ async def streams(scratch: Scratch, sides: Sequence[Side]) -> AsyncIterator[Figu
     """The same talk through every server by turns."""
     talk = _Talk(scratch.size(200, 10), scratch.size(500, 100), scratch.size(4, 1))
     scratch.say(f"{talk.name}: {' and '.join(side.name for side in sides)}")
-    rounds = [[await _sample(side, talk) for side in sides] for _ in range(scratch.size(3, 2))]
+    settles = scratch.size(_SETTLES, 0)
+    rounds = [
+        [await _sample(side, talk, settles) for side in sides] for _ in range(scratch.size(3, 2))
+    ]
     samples = list(zip(*rounds, strict=True))
     for side, found in zip(sides, samples, strict=True):
         if missing := sum(each.missing for each in found):
@@ -77,7 +80,7 @@ async def streams(scratch: Scratch, sides: Sequence[Side]) -> AsyncIterator[Figu
         yield figure
 
 
-async def _sample(side: Side, talk: _Talk) -> _Sample:
+async def _sample(side: Side, talk: _Talk, settles: int) -> _Sample:
     words = talk.words // _SESSIONS
     async with (
         listening(side.port, EVENTS, talk.subscribers, talk.words) as ears,
@@ -89,7 +92,7 @@ async def _sample(side: Side, talk: _Talk) -> _Sample:
             await prompt(asking, session, asking_for(words, talk.a_second // _SESSIONS))
         heard = await ears.heard()
         worked = processor_time(side.pid) - before
-    await asyncio.sleep(_SETTLES)
+    await asyncio.sleep(settles)
     return _Sample(
         usual=heard.usual,
         worst=heard.worst,

@@ -18,7 +18,7 @@ EVENTS = "/event"
 _WORDS = 20
 _NO_PAUSE = 1_000_000
 _WARM_UP = 3
-_PATIENCE = 60
+_PATIENCE = 120
 """Seconds after which a turn is taken to have failed."""
 
 

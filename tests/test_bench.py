@@ -72,6 +72,20 @@ ONLY_REPORTED = {
     "last byte of 1 token until idle",
     "last byte of 200 tokens until idle",
     "processor time for each of 200 tokens",
+    "server, start until it answers",
+    "server, start until it lists 30 sessions",
+    "server, memory before the run",
+    "server, GET session",
+    "server, list of 30 sessions",
+    "server, page of 100 of 120 messages",
+    "server, POST session",
+    "server, GET session: asked at most",
+    "server, prompt until its first event",
+    "server, prompt of 20 words until idle",
+    "server, 100 events/s to 10 subscribers: late",
+    "server, 100 events/s to 10 subscribers: delivered",
+    "server, 100 events/s to 10 subscribers: processor time for each",
+    "server, memory after the run",
 }
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from kedge.server.serving import serving
 
-_STOP_PATIENCE = 4.5
-"""Seconds until a server that was told to stop is gone, whatever still runs: everything that was
-acknowledged is stored, and what was cut off is recovered at the next start."""
+_STOP_PATIENCE = 4.0
+"""Seconds until a server that was told to stop leaves, whatever still runs: everything that was
+acknowledged is stored, and what was cut off is recovered at the next start. On a busy machine it
+takes some time until it is gone, and it has five seconds."""
 
 
 async def run(announce: Callable[[str], None], **options: Any) -> None:  # noqa: ANN401 - as `serving`

@@ -49,7 +49,7 @@ async def requests(
         found = [statistics.median(each.size for each in side) for side in answers]
         check_alike(question.name, found)
         sizes.append((question, round(found[0])))
-        for figure in _figures(question, answers):
+        for figure in _figures(question, sides, answers):
             yield figure
     async for figure in _most(scratch, sizes):
         yield figure
@@ -87,13 +87,14 @@ def _get(side: Side, path: str) -> bytes:
     return request(side.port, HTTPMethod.GET, path)
 
 
-def _figures(question: _Question, answers: Sequence[Sequence[Loaded]]) -> Iterator[Figure]:
-    names = ("kedge", "OpenCode")
-    details: dict[str, float] = {}
-    for name, side in zip(names, answers, strict=False):
-        processor = statistics.mean(each.processor for each in side)
-        details |= {f"{name} us of a processor": processor * 1e6}
-    seconds = [[each.seconds for each in side] for side in answers]
+def _figures(
+    question: _Question, sides: Sequence[Side], answers: Sequence[Sequence[Loaded]]
+) -> Iterator[Figure]:
+    details = {
+        f"{side.name} us of a processor": statistics.mean(each.processor for each in found) * 1e6
+        for side, found in zip(sides, answers, strict=True)
+    }
+    seconds = [[each.seconds for each in found] for found in answers]
     yield from compared_rates(
         f"server, {question.name}", seconds, least=question.least, details=details
     )

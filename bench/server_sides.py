@@ -64,7 +64,12 @@ def kedge_program(worktree: Path, home: Path, model_url: str) -> Program:
     config = home / "config"
     (config / "kedge").mkdir(parents=True)
     (config / "kedge" / "kedge.json").write_text(json.dumps(configuration(model_url)))
-    environ = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(config)}
+    # Nothing of whoever runs this: a password, say, would keep the load out.
+    environ = {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(config),
+        "PATH": os.environ.get("PATH", os.defpath),
+    }
     data = str(home / "data")
     command = (sys.executable, "-m", "kedge", "serve", "--data", data, str(worktree), "--port")
     return Program("kedge", command, environ, worktree)

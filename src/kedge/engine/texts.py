@@ -5,7 +5,7 @@ decoded, filled in and encoded again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,15 @@ class Texts:
         return f"[{','.join(self.texts)}]"
 
 
+@dataclass(frozen=True, slots=True)
+class MessageTexts:
+    """Neighbouring messages as one JSON list."""
+
+    text: str
+    older: str | None
+    """Hand it back to get those before; None at the beginning."""
+
+
 async def session_text(engine: "Engine", id: str) -> str:
     """A session, with what a pending revert did to the files."""
     text = await engine.store.read(partial(get_session_text, check_id("ses", id)))
@@ -118,36 +127,45 @@ async def message_text(engine: "Engine", session_id: str, id: str) -> str:
     """A message with its parts, and with the patches of what its turn changed."""
     check_id("ses", session_id)
     script = partial(get_message, session_id, check_id("msg", id))
-    texts = await _filled(engine, session_id, [await engine.store.scan(script)])
-    return texts[0]
+    (found,) = await _filled(engine, session_id, [await engine.store.scan(script)])
+    return "".join(found.pieces())
 
 
 async def message_texts(
     engine: "Engine", session_id: str, *, before: str | None, limit: int
-) -> Texts:
-    """The newest messages, or those before a cursor, oldest first; the cursor is of older ones."""
+) -> MessageTexts:
+    """The newest messages, or those before a cursor, oldest first."""
     check_id("ses", session_id)
     cursor = None if before is None else PageCursor.parse(before, session_id)
     page = await engine.store.scan(
         partial(message_page, session_id, before=cursor, limit=check_limit(limit))
     )
-    texts = await _filled(engine, session_id, page.messages)
-    return Texts(texts, page.older.text(session_id) if page.older else None)
+    pieces = ["["]
+    for message in await _filled(engine, session_id, page.messages):
+        if len(pieces) > 1:
+            pieces.append(",")
+        pieces += message.pieces()
+    pieces.append("]")
+    # Joined once: a page is large, and each copy of it costs more than all that is done with it.
+    return MessageTexts("".join(pieces), page.older.text(session_id) if page.older else None)
 
 
-async def _filled(engine: "Engine", session_id: str, messages: Sequence[MessageText]) -> list[str]:
-    infos = [message.info for message in messages]
-    changed = [at for at, info in enumerate(infos) if _CHANGED in info and info.startswith(_PROMPT)]
+async def _filled(
+    engine: "Engine", session_id: str, messages: Sequence[MessageText]
+) -> list[MessageText]:
+    """Messages with the patches that are not stored with their prompts."""
+    filled = list(messages)
+    changed = [at for at, each in enumerate(messages) if _is_changed_prompt(each.info)]
     if changed:
-        prompts = [wire.decode(infos[at], UserMessage) for at in changed]
-        for at, prompt in zip(
-            changed, await _with_patches(engine, session_id, prompts), strict=True
-        ):
-            infos[at] = wire.encode(prompt)
-    return [
-        f'{{"info":{info},"parts":[{",".join(message.parts)}]}}'
-        for info, message in zip(infos, messages, strict=True)
-    ]
+        prompts = [wire.decode(messages[at].info, UserMessage) for at in changed]
+        shown = await _with_patches(engine, session_id, prompts)
+        for at, prompt in zip(changed, shown, strict=True):
+            filled[at] = replace(messages[at], info=wire.encode(prompt))
+    return filled
+
+
+def _is_changed_prompt(info: str) -> bool:
+    return _CHANGED in info and info.startswith(_PROMPT)
 
 
 async def _with_patches(

@@ -128,7 +128,7 @@ class Door:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            app = await asyncio.shield(self._app)
+            app = self._app.result() if self._app.done() else await asyncio.shield(self._app)
         except asyncio.CancelledError:
             await send_answer(error_answer(_stopping()), b"", send)
             return

@@ -43,7 +43,18 @@ def strip_part(part: Part, text: str) -> str:
 
 def join_part(session_id: str, message_id: str, id: str, type: str, data: str) -> str:
     """The JSON text of a part, from its columns."""
-    return _with(_part_head(type, id, session_id, message_id), data)
+    return "".join(part_pieces(part_home(session_id, message_id), id, type, data))
+
+
+def part_home(session_id: str, message_id: str) -> str:
+    """What the JSON of all parts of a message has in common."""
+    return f',"sessionID":{quoted(session_id)},"messageID":{quoted(message_id)}'
+
+
+def part_pieces(home: str, id: str, type: str, data: str) -> tuple[str, str]:
+    """The JSON text of a part in two pieces: whoever joins many copies each only once."""
+    head = f'{{"type":"{type}","id":{quoted(id)}{home}'
+    return (head, "}") if data == "{}" else (f"{head},", data[1:])
 
 
 def split_message(message: Message) -> tuple[str, str | None, str]:
@@ -70,8 +81,7 @@ def check_size(text: str, what: str, limit: int) -> str:
 
 
 def _part_head(type: str, id: str, session_id: str, message_id: str) -> str:
-    home = f'"sessionID":{quoted(session_id)},"messageID":{quoted(message_id)}'
-    return f'{{"type":"{type}","id":{quoted(id)},{home}'
+    return f'{{"type":"{type}","id":{quoted(id)}{part_home(session_id, message_id)}'
 
 
 def _message_head(role: str, id: str, session_id: str, parent: str | None) -> str:

@@ -49,7 +49,7 @@ async def list_messages(request: Request[MessagesQuery, NoBody]) -> Answer:
     page = await message_texts(
         request.backend.engine, await request.session_id(), before=query.before, limit=limit
     )
-    headers = _older(request, limit, page.cursor) if page.cursor else []
+    headers = _older(request, limit, page.older) if page.older else []
     return json_text(page.text, headers=headers)
 
 

@@ -1,6 +1,6 @@
 """Messages: write, read, page and remove them, with their parts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -10,7 +10,14 @@ from kedge.domain.errors import InvalidInput, MessageNotFound
 from kedge.domain.events import MessageRemoved, MessageUpdated
 from kedge.domain.messages import AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.store.cursors import PageCursor
-from kedge.store.rows import MAX_VALUE_BYTES, check_size, join_message, join_part, split_message
+from kedge.store.rows import (
+    MAX_VALUE_BYTES,
+    check_size,
+    join_message,
+    part_home,
+    part_pieces,
+    split_message,
+)
 from kedge.store.script import Row, Script, row, rows, run
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.sessions import LockedSession, about, get_session_text, lock_live_session
@@ -23,12 +30,19 @@ class MessageText:
 
     info: str
     parts: list[str]
+    """Pieces of text, with commas between the parts."""
+
+    def pieces(self) -> Iterator[str]:
+        """The text of the whole, to be joined."""
+        yield '{"info":'
+        yield self.info
+        yield ',"parts":['
+        yield from self.parts
+        yield "]}"
 
     def decoded(self) -> MessageWithParts:
         """The message as a value."""
-        return wire.decode(
-            f'{{"info":{self.info},"parts":[{",".join(self.parts)}]}}', MessageWithParts
-        )
+        return wire.decode("".join(self.pieces()), MessageWithParts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +190,14 @@ def _with_parts(session_id: str, page: Sequence[Row]) -> Script[list[MessageText
     if not page:
         return []
     parts: dict[int, list[str]] = {found[4]: [] for found in page}
-    ids = {found[4]: found[0] for found in page}
+    homes = {found[4]: part_home(session_id, found[0]) for found in page}
     found_parts = yield from rows(
         "part_range", session_id=session_id, first=page[0][4], last=page[-1][4]
     )
     for pos, part_id, type, data in found_parts:
-        parts[pos].append(join_part(session_id, ids[pos], part_id, type, data))
+        if parts[pos]:
+            parts[pos].append(",")
+        parts[pos] += part_pieces(homes[pos], part_id, type, data)
     return [MessageText(join_message(session_id, found), parts[found[4]]) for found in page]
 
 

@@ -1,15 +1,11 @@
-"""Recordings of OpenCode's server, played again: the same requests in the same order.
-
-A recording is a list of acts. An act is a list of steps, most of them requests with the answers
-they got, and the events that were heard meanwhile.
-"""
+"""Recordings of OpenCode's server, played again: the same requests in the same order."""
 
 import asyncio
 import gzip
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import ndiff
@@ -21,10 +17,9 @@ from tests.server.ears import listening
 from tests.server.replaying_ears import Ears
 from tests.server.replaying_events import Account
 from tests.server.replaying_names import Names
+from tests.server.replaying_recordings import Act, Recording, Step
 from tests.server.world import Client, Reply
 
-RECORDED = Path(__file__).parent / "recorded"
-Step = Mapping[str, Any]
 _USUAL = {"content-type": "application/json", "vary": "Origin"}
 _HEADERS = {
     *("content-encoding", "content-type", "link", "vary", "www-authenticate", "x-next-cursor"),
@@ -33,67 +28,12 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Act:
-    """What was done, and what was heard of it."""
-
-    do: Sequence[Step]
-    events: Sequence[str] = ()
-    only_kinds: bool = False
-    """Too much was heard to be recorded: the lines tell only the kinds of events."""
-    counted: Sequence[str] = ()
-    """Files that the session had changed before."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """One trace."""
-
-    name: str
-    shows: str
-    server: str
-    """Which of the servers it was recorded on; the recordings of one server follow each other."""
-    acts: Sequence[Act]
-    later: str = ""
-    """What it shows, if kedge cannot do that yet."""
-    before: Sequence[Step] = ()
-    """What was done before, and not recorded."""
-    instead: Sequence[Step] = ()
-    """What leaves the server as the recording would, where kedge cannot do that yet."""
-
-
-def recordings(server: str | None = None) -> list[Recording]:
-    """Those of one server in their order, or all."""
-    found = [_recording(path) for path in sorted(RECORDED.glob("*.json"))]
-    return [each for each in found if server in (None, each.server)]
-
-
-def _recording(path: Path) -> Recording:
-    told = json.loads(path.read_text("utf-8"))
-    again: list[Any] = []
-    for each in told.pop("again", []):
-        again.append(_written_out(each, again))
-    acts = [Act(**act) for act in _written_out(told.pop("acts"), again)]
-    return Recording(name=path.stem, acts=acts, **told)
-
-
-def _written_out(value: Any, again: Sequence[Any]) -> Any:  # noqa: ANN401 - JSON
-    """What is told several times stands once in the file."""
-    if isinstance(value, dict):
-        return {key: _written_out(inner, again) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_written_out(inner, again) for inner in value]
-    if isinstance(value, str) and value.startswith("=") and value[1:].isdigit():
-        return again[int(value[1:])]
-    return value
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reading:
     """How a recording is read: what is expected where this was recorded."""
 
-    exchange: Callable[[Step], Step] = lambda step: step
-    events: Callable[[Act], list[str]] = lambda act: list(act.events)
-    seen: Callable[[list[str]], list[str]] = list
+    exchange: Callable[[Step], Step]
+    events: Callable[[Act], list[str]]
+    seen: Callable[[list[str]], list[str]]
     """How what is seen is put in order before it is compared."""
 
 
@@ -116,10 +56,8 @@ class Player:
     names: Names
     ears: Ears | None
     """None where nothing is to be heard without a password."""
-    model: "Model"
-    reading: Reading = field(default_factory=Reading)
-    pause: Callable[[], Awaitable[None]] | None = None
-    """For a server that tells more after it has said that it is done."""
+    model: Model
+    reading: Reading
     _known: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _waiting: asyncio.Task[None] | None = None
     _complaints: list[str] = field(default_factory=list)
@@ -165,8 +103,6 @@ class Player:
     async def _heard(self, account: Account) -> None:
         if self.ears is None:
             return
-        if self.pause is not None:
-            await self.pause()
         await self._mark()
         for event in self.ears.take():
             account.hear(event)

@@ -7,7 +7,6 @@ import json
 import re
 from typing import Any
 
-from tests.server.replaying import Act, Step
 from tests.server.replaying_reading import (
     Difference,
     Lines,
@@ -16,6 +15,7 @@ from tests.server.replaying_reading import (
     in_answers,
     without,
 )
+from tests.server.replaying_recordings import Act, Step
 
 _CHANGED_FILES = ("{S3}", "{S17}", "{S22}")
 """The sessions that changed files."""

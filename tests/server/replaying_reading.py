@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.agent.judging_chance import without_chance
 from tests.agent.judging_differences import expected
-from tests.server.replaying import Act, Reading, Recording, Step
+from tests.server.replaying import Reading
+from tests.server.replaying_recordings import Act, Recording, Step
 
 Lines = list[str]
 _TURNS = ("/message", "/prompt_async", "/shell", "/abort")

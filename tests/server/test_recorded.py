@@ -10,12 +10,13 @@ from tests.agent.judging_chance import without_chance
 from tests.agent.judging_differences import DIFFERENCES as OF_AGENT
 from tests.agent.judging_differences import expected
 from tests.engine.places import NEVER
-from tests.server.replaying import Recording, recordings
 from tests.server.replaying_differences import DIFFERENCES
 from tests.server.replaying_following import FOLLOWING
-from tests.server.replaying_reading import Difference, is_turn, reading
+from tests.server.replaying_reading import is_turn, reading
+from tests.server.replaying_recordings import Recording, recordings
 from tests.server.replaying_stage import SERVERS, stage
 
+_RECORDINGS = recordings()
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "opencode.md"
 _EVERYTHING = (*FOLLOWING, *DIFFERENCES)
 
@@ -42,13 +43,15 @@ async def test_as_recorded(server: str, tmp_path: Path, monkeypatch: pytest.Monk
     # How far a text has come is stored now and then, which depends on how loaded the machine is.
     monkeypatch.setattr(growing, "_PROGRESS", NEVER)
     async with stage(tmp_path, server, reading(_EVERYTHING)) as player:
-        found = {each.name: await player.play(each) for each in recordings(server)}
+        found = {
+            each.name: await player.play(each) for each in _RECORDINGS if each.server == server
+        }
     assert {name: complaints for name, complaints in found.items() if complaints} == {}
 
 
 def test_every_recording_is_played() -> None:
     """Each recording belongs to one of the servers."""
-    assert {each.server for each in recordings()} == set(SERVERS)
+    assert {each.server for each in _RECORDINGS} == set(SERVERS)
 
 
 def test_differences_are_documented() -> None:
@@ -57,21 +60,32 @@ def test_differences_are_documented() -> None:
     assert sorted(rows) == sorted(each.name for each in DIFFERENCES)
 
 
+def test_traces_are_documented() -> None:
+    """Each row names the recordings that show its difference."""
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \|.*?\(([\d, ]+)\)", section(), re.MULTILINE)
+    said = {name: [int(number) for number in numbers.split(",")] for name, numbers in rows}
+    for each in DIFFERENCES:
+        # What comes later shows nothing else.
+        played = [one for one in _RECORDINGS if not one.later or each is DIFFERENCES[0]]
+        shown = [int(one.name[:2]) for one in played if each.changes(one)]
+        assert said[each.name] == shown, each.name
+
+
 def test_what_follows_from_the_agent_is_documented_there() -> None:
     """A difference that answers show and the events of a prompt too is one and the same."""
     assert {each.name for each in FOLLOWING} <= {each.name for each in OF_AGENT}
 
 
-@pytest.mark.parametrize("difference", _EVERYTHING, ids=lambda each: each.name)
-def test_every_difference_is_used(difference: Difference) -> None:
+def test_every_difference_is_used() -> None:
     """A difference that changes no recording is not one."""
-    assert any(difference.changes(each) for each in recordings())
+    for difference in _EVERYTHING:
+        assert any(difference.changes(each) for each in _RECORDINGS), difference.name
 
 
 def test_figures_are_documented() -> None:
     """The documentation says how many recordings there are, and how many of them are the same."""
-    later = [each for each in recordings() if each.later]
-    same = [each for each in recordings() if not each.later and is_the_same(each)]
+    later = [each for each in _RECORDINGS if each.later]
+    same = [each for each in _RECORDINGS if not each.later and is_the_same(each)]
     said = [int(number) for number in re.findall(r"\*\*(\d+)\*\*", section())]
-    alike = len(recordings()) - len(later) - len(same)
-    assert said == [len(recordings()), len(same), alike, len(later)]
+    alike = len(_RECORDINGS) - len(later) - len(same)
+    assert said == [len(_RECORDINGS), len(same), alike, len(later)]

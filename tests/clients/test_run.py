@@ -69,3 +69,14 @@ def test_prompts_from_the_command_line(opencode: Path, place: Place, serve: Serv
     done = run(opencode, url, place, "--session", "ses_nope", "say Nothing.")
     assert (done.code, done.answer) == (1, "")
     assert "Session not found" in done.told
+
+
+def test_a_password_is_asked_for(opencode: Path, place: Place, serve: Serve) -> None:
+    """Who knows the password of a server, by OpenCode's own variable, may use it; nobody else."""
+    url = serve(OPENCODE_SERVER_PASSWORD="sesame").url
+
+    done = run(opencode, url, place, "say Nothing.")
+    assert (done.code, done.answer) == (1, "")
+
+    done = run(opencode, url, place, "--password", "sesame", "say Open.")
+    assert (done.code, done.answer) == (0, "Open.\n")

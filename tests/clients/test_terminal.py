@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+from tests.clients.conftest import server_name
 from tests.clients.places import Place
 from tests.clients.screens import Screens
 from tests.support.served import Serve
+from tests.support.served_relay import relaying
 from tests.support.terminal import Terminal
 
 
@@ -28,8 +30,18 @@ def test_a_day_at_the_terminal(
     it_is_forked(screens)
     session = screens.session("The harbour (fork #1)")
     server.stop()
-    screens.attach(serve().url, "--session", session)
-    everything_is_there(screens)
+    with relaying() as relay:
+        server = serve()
+        relay.aim(server.url)
+        screens.attach(relay.url, "--session", session)
+        everything_is_there(screens)
+        # OpenCode's own terminal learns nothing of what its server did before it went.
+        if server_name() == "kedge":
+            screens.prompt("slow 2 300s say Land in sight, say the gulls")
+            screens.until_said("Land in sight")
+            server.stop()
+            relay.aim(serve().url)
+            it_goes_on_by_itself(screens)
 
 
 def a_file_is_written_and_edited(screens: Screens, place: Place) -> None:
@@ -46,7 +58,7 @@ def a_file_is_written_and_edited(screens: Screens, place: Place) -> None:
 def it_is_undone_and_redone(screens: Screens, place: Place) -> None:
     """`/undo` and `/redo` go step by step, on the screen and on the disk."""
     screens.command("/undo")
-    screens.until("1 message reverted", "Modified Files", without=("Done: edit.",))
+    screens.until("1 message reverted", "a.txt +1 -1", without=("Done: edit.",))
     assert place.text("a.txt") == "one\n"
     screens.clear("edit a.txt one two")
     screens.command("/undo")
@@ -148,3 +160,13 @@ def everything_is_there(screens: Screens) -> None:
     screens.press("Enter")
     screens.until_beside("[✓] weigh anchor", "[•] set sail")
     screens.until("# Questions", "interrupted")
+
+
+def it_goes_on_by_itself(screens: Screens) -> None:
+    """A terminal that was attached during a restart learns what became of the running turn."""
+    screens.until_screen(
+        lambda screen: screen.count("· interrupted") == 2 and "Land in sight" in screen,
+        "a second answer that was interrupted",
+    )
+    screens.prompt("say All is well.")
+    screens.until_said("All is well.")

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from tests.support import environment, opencode
@@ -22,6 +22,7 @@ MODEL = "kedge/offline"
 
 _ROOT = Path(__file__).parents[2]
 _LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
+_AWAKE = (http.HTTPStatus.OK, http.HTTPStatus.UNAUTHORIZED)
 _QUIET = ("OPENCODE_PURE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE")
 
 
@@ -40,8 +41,11 @@ class Served:
         assert (self._process.returncode, rest) == (self._code, "")
 
 
-Serve = Callable[[], Served]
-"""Starts the server again, with the data that it had before."""
+class Serve(Protocol):
+    """Starts the server, each time with the data that it had before."""
+
+    def __call__(self, **variables: str) -> Served:
+        """Start it, with further environment variables."""
 
 
 @contextmanager
@@ -84,12 +88,12 @@ def _starting(
     log = Path(environ["HOME"], "complaints")
     with ExitStack() as stack:
 
-        def serve() -> Served:
+        def serve(**variables: str) -> Served:
             complaints = stack.enter_context(log.open("a"))
             process = subprocess.Popen(
                 command,
                 cwd=directory,
-                env={**environ, "PYTHONPATH": str(_ROOT)},
+                env={**environ, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
@@ -122,7 +126,7 @@ def _until_healthy(url: str) -> None:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
         try:
             connection.request("GET", "/global/health")
-            if connection.getresponse().status == http.HTTPStatus.OK:
+            if connection.getresponse().status in _AWAKE:
                 return
         except OSError:
             if time.monotonic() > until:
@@ -138,8 +142,10 @@ def _model() -> Iterator[str]:
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-        process.kill()
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        finally:
+            process.kill()
 
 
 def _configuration(model: str) -> dict[str, Any]:

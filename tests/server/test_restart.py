@@ -20,9 +20,9 @@ from tests.support.served import scratch
 
 ROOT = Path(__file__).parents[2]
 PROMPTS = (
-    "slow 2000 20ms huge 20KB",
+    "slow 20000 20ms huge 20KB",
     "todo [x] begin | [~] go on\nwrite {name}.txt some text\nbash sleep 1000",
-    "say Let me think.\nslow 100 20ms think Well, well, well.\nwait 1000s",
+    "say Let me think.\nslow 20 20ms think Well, well, well.\nwait 1000s",
 )
 """None of them is ever done."""
 SESSIONS = 10
@@ -37,17 +37,25 @@ class Follower:
         self._replay = Replay()
         self._at_work: Counter[str] = Counter()
         self._news = asyncio.Condition()
+        self._hears = asyncio.Event()
 
     async def follow(self, client: Client, head: str | None = None) -> None:
         """Listen until the server is gone, or until everything up to a cursor was heard."""
         self._at_work.clear()
         async with listening(client, after=self._cursor) as ear:
             while self._cursor != head and (event := await ear.next()) is not None:
+                self._hears.set()
                 async with self._news:
                     self._cursor = event.cursor or self._cursor
                     self._replay.apply(json.dumps(event.event))
                     self._at_work.update(_at_work(event))
                     self._news.notify_all()
+        self._hears.clear()
+
+    async def until_it_hears(self) -> None:
+        """Wait for the first event."""
+        async with asyncio.timeout(PATIENCE):
+            await self._hears.wait()
 
     async def until_at_work(self, sessions: list[str], most: int) -> None:
         """Wait until something is under way in every session, and much in one of them."""
@@ -73,9 +81,10 @@ class Follower:
 
 
 def _at_work(event: Heard) -> list[str]:
-    """The session that says something or in which a tool runs, if the event tells of that."""
-    state = event.properties.get("part", {}).get("state", {})
-    if event.type == "message.part.delta" or state.get("status") == "running":
+    """The session that speaks or runs a command, if the event tells of that."""
+    part = event.properties.get("part", {})
+    runs = part.get("tool") == "bash" and part["state"]["status"] == "running"
+    if event.type == "message.part.delta" or runs:
         return [event.properties["sessionID"]]
     return []
 
@@ -183,6 +192,8 @@ async def test_clients_go_on_after_a_kill(tmp_path: Path, kills: int) -> None:
                 ears = [Follower(start) for _ in range(CLIENTS)]
                 made = [(await client.post("/session", {})).json["id"] for _ in range(SESSIONS)]
             following = [asyncio.create_task(ear.follow(client)) for ear in ears]
+            for ear in ears:
+                await ear.until_it_hears()
             await ask_all(client, made)
             await ears[0].until_at_work(made, 10 * number)
             process.kill()

@@ -177,11 +177,7 @@ async def _with_patches(
     except (NotFound, SnapshotError):
         # Removed meanwhile, or no longer to be read: what was stored is still an answer.
         return list(prompts)
-    return [
-        # What a fork copied stays what it was, whatever became of it in the origin.
-        prompt if info.fork is not None and not _names(prompt, found) else _with(prompt, found)
-        for prompt, found in zip(prompts, diffs, strict=True)
-    ]
+    return [_with(prompt, found) for prompt, found in zip(prompts, diffs, strict=True)]
 
 
 def _turns(
@@ -195,14 +191,13 @@ def _turns(
     return info, turns
 
 
-def _names(prompt: UserMessage, diffs: Sequence[FileDiff]) -> bool:
-    """Whether the prompt says that these files changed."""
+def _with(prompt: UserMessage, diffs: Sequence[FileDiff]) -> UserMessage:
+    """A prompt with patches, and else just what is stored and was told; a file that a revert has
+    put back since has none."""
     assert prompt.summary is not None
-    return [each.file for each in prompt.summary.diffs] == [each.file for each in diffs]
-
-
-def _with(prompt: UserMessage, diffs: list[FileDiff]) -> UserMessage:
-    """A prompt with what is left of its turn's changes: a revert may have taken some out since."""
-    assert prompt.summary is not None
-    summary = msgspec.structs.replace(prompt.summary, diffs=diffs)
+    patches = {each.file: each.patch for each in diffs}
+    filled = [
+        msgspec.structs.replace(each, patch=patches.get(each.file)) for each in prompt.summary.diffs
+    ]
+    summary = msgspec.structs.replace(prompt.summary, diffs=filled)
     return msgspec.structs.replace(prompt, summary=summary)

@@ -1,5 +1,6 @@
 """Finals: the next prompt makes a pending revert final, and what it hid leaves the session."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -8,15 +9,19 @@ import msgspec
 from kedge.domain import wire
 from kedge.domain.errors import SessionBusy
 from kedge.domain.events import MessageRemoved, PartRemoved, TodoUpdated
+from kedge.domain.messages import Message, UserMessage
 from kedge.domain.parts import Part, ToolPart, ToolPending
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.todos import Todo
+from kedge.store.rows import join_message
 from kedge.store.script import Row, Script, batch, row, rows
 from kedge.store.verbs.boundaries import Boundary
 from kedge.store.verbs.changes import ChangeKey, calls_between, changes_between, forget_seen
+from kedge.store.verbs.messages import change_message
 from kedge.store.verbs.parts import decode_part
 from kedge.store.verbs.plans import StoredPlan, open_plans, settle_plans
 from kedge.store.verbs.sessions import LockedSession, about, save_session
+from kedge.store.verbs.spans import changes_of
 from kedge.store.verbs.standing import hiding, undone_changes
 from kedge.store.verbs.tails import NewTail, cut_tail
 from kedge.store.verbs.todos import add_version, get_todos, todos_before
@@ -65,8 +70,12 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
         snapshot=info.revert.snapshot if info.revert else None,
         time_created=now,
     )
+    prompt = yield from _prompt_that_stays(info.id, boundary)
+    changed = yield from _changed_in(prompt)
     yield from _hand_over(info.id, plans, boundary, tail.id)
     yield from cut_tail(tail)
+    if prompt is not None:
+        yield from _sum_up(info, prompt, changed)
     # What was read in messages that are gone is in nobody's mind any more.
     yield from forget_seen(info.id)
     for id, _ in messages:
@@ -79,6 +88,38 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
         yield from add_version(info.id, earlier, now=now, message_id=None, pos=boundary.pos - 1)
         yield about(info, TodoUpdated(sessionID=info.id, todos=earlier), "todo")
     return with_totals(info, totals.negative())
+
+
+def _prompt_that_stays(session_id: str, boundary: Boundary) -> Script[UserMessage | None]:
+    """The prompt whose turn is cut, if it says what its turn changed."""
+    if boundary.part_id is None:
+        return None
+    cut = yield from row("message_get", session_id=session_id, id=boundary.message_id)
+    asked = cut and (yield from row("message_get", session_id=session_id, id=cut[2] or cut[0]))
+    if not asked:
+        return None
+    prompt = wire.decode(join_message(session_id, asked), Message)
+    return prompt if isinstance(prompt, UserMessage) and prompt.summary else None
+
+
+def _changed_in(prompt: UserMessage | None) -> Script[Counter[str]]:
+    """How often the turn of a prompt changed each file, as far as that stands."""
+    if prompt is None:
+        return Counter()
+    changes = yield from changes_of(prompt.sessionID, prompt.id)
+    return Counter(change.path.decode(errors="replace") for change in changes)
+
+
+def _sum_up(info: SessionInfo, prompt: UserMessage, changed: Counter[str]) -> Script[None]:
+    """Let the prompt of a cut turn name only the files of which the turn's changes all stay: of
+    the others it is not known here what is left."""
+    assert prompt.summary is not None
+    left = yield from _changed_in(prompt)
+    whole = {file for file, times in left.items() if times == changed[file]}
+    diffs = [each for each in prompt.summary.diffs if each.file in whole]
+    if diffs != prompt.summary.diffs:
+        summary = msgspec.structs.replace(prompt.summary, diffs=diffs) if diffs else None
+        yield from change_message(info, msgspec.structs.replace(prompt, summary=summary))
 
 
 def _parts_gone(session_id: str, boundary: Boundary) -> Script[list[Row]]:

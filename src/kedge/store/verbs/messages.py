@@ -9,6 +9,7 @@ from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, MessageNotFound
 from kedge.domain.events import MessageRemoved, MessageUpdated
 from kedge.domain.messages import AssistantMessage, Message, MessageWithParts, UserMessage
+from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
 from kedge.store.rows import (
     MAX_VALUE_BYTES,
@@ -77,6 +78,14 @@ def put_message_of(
     event = MessageUpdated(sessionID=stored.sessionID, info=stored)
     yield about(locked.info, event, f"message:{stored.id}")
     return stored
+
+
+def change_message(info: SessionInfo, message: Message) -> Script[None]:
+    """Store a message that is there, of a session that the transaction has locked."""
+    old = yield from row("message_get", session_id=message.sessionID, id=message.id)
+    assert old is not None
+    stored = yield from _update(message, old)
+    yield about(info, MessageUpdated(sessionID=info.id, info=stored), f"message:{stored.id}")
 
 
 def _insert(locked: LockedSession, message: Message, awaiting: bool) -> Script[Message]:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from kedge.domain.messages import TurnSummary, UserMessage
+from kedge.domain.sessions import FileDiff
 from kedge.store.verbs.changes import (
     begin_task_turn,
     family_calls,
@@ -9,14 +11,14 @@ from kedge.store.verbs.changes import (
     get_seen,
     set_seen,
 )
-from kedge.store.verbs.messages import remove_message
+from kedge.store.verbs.messages import put_message, remove_message
 from kedge.store.verbs.plans import open_plans
 from kedge.store.verbs.tails import list_tails, part_of_call
 from kedge.store.verbs.todos import get_todos, put_todos
 from kedge.store.verbs.turns import store_message
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
-from kedge.testing.store.scene import Scene, opened
+from kedge.testing.store.scene import Scene, changed, opened
 from kedge.testing.store.todos import todo
 from kedge.testing.store.undoing import (
     STEP,
@@ -74,6 +76,28 @@ async def a_part_boundary_keeps_the_message(database: Database) -> None:
         assert (await now(scene, info)).cost == 0
         (tail,) = await scene.read(list_tails, info.id)
         assert (tail.messageID, tail.partID, tail.messages) == (answer.id, parts[1].id, 4)
+        await _replays(scene)
+
+
+async def a_cut_turn_names_what_is_left_of_it(database: Database) -> None:
+    """The prompt's summary keeps the files that nothing was taken from; the change is told."""
+    async with opened(database) as scene:
+        info = await conversation(scene)
+        messages = await scene.messages(info)
+        (asked, _), (answer, parts) = messages[:2]
+        assert isinstance(asked, UserMessage)
+        for part, path in ((parts[0], b"kept"), (parts[0], b"both"), (parts[1], b"both")):
+            await add_change(scene, answer, part.id, path)
+        diffs = [
+            FileDiff(file=name, additions=1, deletions=0, status="added")
+            for name in ("both", "kept")
+        ]
+        told = changed(asked, summary=TurnSummary(diffs=diffs))
+        await scene.write(put_message, told)
+        await revert(scene, info, answer.id, parts[1].id)
+        await prompt(scene, info)
+        left = (await scene.messages(info))[0][0]
+        assert left == changed(asked, summary=TurnSummary(diffs=diffs[1:]))
         await _replays(scene)
 
 

@@ -12,6 +12,8 @@ import pytest
 from kedge.domain.errors import CannotListen, StoreError, StoreUnavailable
 from kedge.engine.engine import Engine
 from kedge.server import http, serving
+from kedge.server.answers import Message
+from kedge.server.app import Door
 from kedge.server.settings import ServerSettings
 from tests.agent.world import World, info_of
 from tests.server.ears import listening
@@ -89,6 +91,24 @@ async def test_an_engine_that_cannot_be_opened(
         # It came too late to be let in.
         return
     assert (reply.status, reply.json["name"]) == (503, "Stopping")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "is_whole"),
+    [("/event", 200, False), ("/global/event/", 200, False), ("/session", 503, True)],
+)
+async def test_who_comes_while_it_stops(path: str, status: int, is_whole: bool) -> None:
+    """Streams are dropped, so that their clients come back; others are told."""
+    door = Door()
+    await door.close()
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await door({"path": path}, asyncio.Future, send)
+    assert sent[0]["status"] == status
+    assert (sent[-1].get("more_body") is False) is is_whole
 
 
 async def test_a_port_has_one_server(world: World) -> None:

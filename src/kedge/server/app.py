@@ -40,7 +40,8 @@ class Application:
         try:
             answer = await self._answer(scope, headers, receive)
         except asyncio.CancelledError:
-            answer = error_answer(_stopping())
+            await _send_away(scope, send)
+            return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
             answer = error_answer(error)
         if isinstance(answer, Answer):
@@ -95,8 +96,15 @@ def _url(scope: Scope) -> str:
     return f"{scope['path']}?{query}" if query else str(scope["path"])
 
 
-def _stopping() -> EngineClosed:
-    return EngineClosed("the server stops; ask again when it has been started")
+async def _send_away(scope: Scope, send: Send) -> None:
+    """Tell a client that the server stops. Who wants a stream is dropped, as those are that have
+    one: a browser takes any other answer as the end, and never comes back."""
+    if scope["path"].rstrip("/").lower().endswith("/event"):
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        return
+    stopping = EngineClosed("the server stops; ask again when it has been started")
+    await send_answer(error_answer(stopping), b"", send)
 
 
 class Door:
@@ -113,7 +121,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._is_closed:
-            await send_answer(error_answer(_stopping()), b"", send)
+            await _send_away(scope, send)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -130,7 +138,7 @@ class Door:
         try:
             app = self._app.result() if self._app.done() else await asyncio.shield(self._app)
         except asyncio.CancelledError:
-            await send_answer(error_answer(_stopping()), b"", send)
+            await _send_away(scope, send)
             return
         await app(scope, receive, send)
 

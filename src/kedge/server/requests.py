@@ -1,6 +1,7 @@
 """A request as handlers see it: decoded, with the place and the session that it speaks of."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -129,7 +130,7 @@ def parsed_query(raw: bytes) -> dict[str, str]:
         raise BadRequest("the query is not UTF-8 in percent encoding", "Query") from None
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise BadRequest(f"Expected one value, got several\n  at [{wire.encode(twice)}]", "Query")
     return found
 

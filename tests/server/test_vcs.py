@@ -1,12 +1,17 @@
 """Version control over HTTP: what changed, and that a hostile repository runs nothing."""
 
+import asyncio
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from kedge.server import checkout
 from tests.agent.world import World
 from tests.server.world import Served
+from tests.support.patience import PATIENCE
 
 WHO = ["-c", "user.name=n", "-c", "user.email=e@example.com", "-c", "commit.gpgSign=false"]
 
@@ -167,3 +172,31 @@ async def test_a_broken_repository_is_an_answer(folder: Path, served: Served) ->
     assert reply.status == 503
     assert "git" in reply.json["data"]["message"]
     assert (await served.get("/vcs")).status == 200
+
+
+async def test_a_repository_that_keeps_git_waiting_keeps_nobody_else(
+    folder: Path, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other requests find a thread, however many wait for git."""
+    monkeypatch.setattr(checkout, "_PATIENCE", PATIENCE)
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "git"
+    waiting = f"echo >>'{folder}/y.log'; until [ -e '{tmp_path}/go' ]; do sleep 0.05; done"
+    slow.write_text(f'#!/bin/sh\n{waiting}\nexec {shutil.which("git")} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+    asked = [asyncio.create_task(served.get("/vcs")) for _ in range(40)]
+    try:
+        await served.world.until("y.log", lambda text: text.count("\n") > 5)
+        assert (await served.get("/global/config")).status == 200
+        assert not any(task.done() for task in asked)
+    finally:
+        (tmp_path / "go").touch()
+        replies = await asyncio.gather(*asked)
+    assert {reply.status for reply in replies} == {200}
+
+
+async def test_a_huge_index_is_not_copied(folder: Path, served: Served) -> None:
+    """A file without content can claim any size, and the copy would have it."""
+    os.truncate(folder / ".git" / "index", 1 << 30)
+    assert (await served.get("/vcs/status")).status == 503

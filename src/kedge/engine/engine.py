@@ -31,6 +31,7 @@ from kedge.engine.worktrees import (
     folder_identity,
     real_path,
 )
+from kedge.snapshot.repository.asking import aside
 from kedge.store.port import Store
 from kedge.store.script import ScriptMaker
 from kedge.store.verbs.plans import unfinished_plans
@@ -180,7 +181,7 @@ class Engine:
         """The project and worktree of a directory; a folder that is new to kedge is remembered."""
         real = find_directory(directory)
         worktree = await asyncio.to_thread(find_worktree, real)
-        fingerprint = await asyncio.to_thread(worktree.fingerprint)
+        fingerprint = await aside(worktree.fingerprint)
         known = await self.store.read(partial(known_worktree, worktree.root))
         if known is None or known.fingerprint != fingerprint:
             await self._look_at(worktree, fingerprint, known)
@@ -217,8 +218,8 @@ class Engine:
     async def _look_at(
         self, worktree: Worktree, fingerprint: str, known: KnownWorktree | None
     ) -> None:
-        identity = await asyncio.to_thread(worktree.identity)
-        related = known is None or await asyncio.to_thread(worktree.holds, known.identity)
+        identity = await aside(worktree.identity)
+        related = known is None or await aside(partial(worktree.holds, known.identity))
         script = partial(
             place_worktree,
             worktree.root,

@@ -27,6 +27,7 @@ Status = Literal["added", "deleted", "modified"]
 Mode = Literal["git", "branch"]
 
 _PATIENCE = 20.0
+_LARGEST_INDEX = 512 * 1024 * 1024
 _MOST_PATCHES = 4 * 1024 * 1024
 _EMPTY_TREES = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -239,6 +240,8 @@ def _furnish(
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)
     if os.path.isfile(repository.index_file):
+        if os.path.getsize(repository.index_file) > _LARGEST_INDEX:
+            raise OperatorError("the index of the repository is too large to look at")
         shutil.copyfile(repository.index_file, os.path.join(folder, "index"))
 
 

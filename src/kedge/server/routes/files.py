@@ -1,6 +1,7 @@
 """Files of the directory: listed, read, and found by name or by what is in them."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from kedge.server.finding import Kind, Match, find_files, find_text
 from kedge.server.paths import FileContent, FileNode, list_folder, read_content
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
+from kedge.snapshot.repository.asking import aside
 
 routes = Routes()
 
@@ -70,7 +72,7 @@ async def read_file(request: Request[PathQuery, NoBody]) -> Answer:
 @routes.get("/file/status", "file.status", answer=list[FileStatus])
 async def file_status(request: Request[NoQuery, NoBody]) -> Answer:
     """The files that differ from the last commit."""
-    found = await asyncio.to_thread(changes, request.directory)
+    found = await aside(partial(changes, request.directory))
     return json(
         [FileStatus(each.file, each.additions, each.deletions, each.status) for each in found]
     )

@@ -1,6 +1,6 @@
 """Version control: the branch of the directory, and what is not committed yet."""
 
-import asyncio
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -9,6 +9,7 @@ from kedge.server.answers import Answer, json
 from kedge.server.checkout import Branches, Change, Mode, branches, changes, patches, raw_patch
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
+from kedge.snapshot.repository.asking import aside
 
 routes = Routes()
 
@@ -26,23 +27,24 @@ class DiffQuery(msgspec.Struct, frozen=True):
 @routes.get("/vcs", "vcs.get", answer=Branches)
 async def get_branches(request: Request[NoQuery, NoBody]) -> Answer:
     """The branch that is checked out, and the one that others begin with."""
-    return json(await asyncio.to_thread(branches, request.directory))
+    return json(await aside(partial(branches, request.directory)))
 
 
 @routes.get("/vcs/status", "vcs.status", answer=list[Change])
 async def get_status(request: Request[NoQuery, NoBody]) -> Answer:
     """The files that differ from the last commit."""
-    return json(await asyncio.to_thread(changes, request.directory))
+    return json(await aside(partial(changes, request.directory)))
 
 
 @routes.get("/vcs/diff", "vcs.diff", query=DiffQuery, answer=list[Change])
 async def get_diff(request: Request[DiffQuery, NoBody]) -> Answer:
     """What differs from the last commit or the default branch, as a patch for each file."""
     query = request.query
-    return json(await asyncio.to_thread(patches, request.directory, query.mode, query.context))
+    found = partial(patches, request.directory, query.mode, query.context)
+    return json(await aside(found))
 
 
 @routes.get("/vcs/diff/raw", "vcs.diff.raw", answer=bytes, media_type=_DIFF)
 async def get_raw_diff(request: Request[NoQuery, NoBody]) -> Answer:
     """What differs from the last commit, as one patch."""
-    return Answer(await asyncio.to_thread(raw_patch, request.directory), type=_DIFF.encode())
+    return Answer(await aside(partial(raw_patch, request.directory)), type=_DIFF.encode())

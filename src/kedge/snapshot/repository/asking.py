@@ -3,14 +3,27 @@
 Only commands that read are asked for here; hooks, pagers, fetches and prompts never run.
 """
 
+import asyncio
 import os
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
 
 _LONGEST_ANSWER = 16 * 1024 * 1024
 _WHOSE_CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+
+# Of their own: a repository can make git wait, and only those who ask about it wait with it.
+_ASKING = ThreadPoolExecutor(8, thread_name_prefix="kedge-git")
+
+
+async def aside(work: Callable[[], Answer]) -> Answer:
+    """What work answers that asks git, done beside the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(_ASKING, work)
 
 
 def ask_git(

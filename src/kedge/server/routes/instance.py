@@ -27,7 +27,7 @@ _LEVELS = {
 _LONGEST_LINE = 2000
 _SECRET = re.compile(
     r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"
-    r"|(?<![a-z])([a-z_-]*(?:api.?key|token|secret|passw(?:or)?d|authorization))"
+    r"|(?<![a-z_-])([a-z_-]*(?:api.?key|token|secret|passw(?:or)?d|authorization))"
     r"(\"?\s*[:=]\s*\"?)(?:(?:bearer|basic)\s+)?[^\s\"',;&]+"
     r"|\b(sk|pk|ghp|gho|xox[a-z])[-_][\w-]{8,}"
 )

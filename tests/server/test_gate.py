@@ -9,6 +9,7 @@ import pytest
 
 from kedge.domain.errors import CannotListen, InvalidInput
 from kedge.server import ServerSettings
+from kedge.server.settings import forget_password, password_in
 from tests.agent.world import World
 from tests.server.world import Reply, Served, read_reply, serve
 
@@ -133,6 +134,17 @@ async def test_a_foreign_origin_is_refused(served: Served) -> None:
         assert "access-control-allow-origin" not in reply.headers
 
 
+async def test_what_foreign_pages_send_without_an_origin_is_refused(served: Served) -> None:
+    """Images, frames and links have none, but browsers say where they come from."""
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        reply = await served.get("/session", headers={"sec-fetch-site": site})
+        assert reply.status == status, site
+    typed = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}
+    assert (await served.get("/doc", headers=typed)).status == 200
+    allowed = {"sec-fetch-site": "cross-site", "origin": "https://app.opencode.ai"}
+    assert (await served.get("/session", headers=allowed)).status == 200
+
+
 async def test_a_repeated_origin_is_refused(served: Served) -> None:
     """An allowed one does not cover up another."""
     head = "GET /session HTTP/1.1\nhost: localhost\nconnection: close"
@@ -220,12 +232,22 @@ async def test_two_passwords_are_none(locked: Served) -> None:
         assert reply.status == 400
 
 
-async def test_with_a_password_any_host_and_origin_will_do(locked: Served) -> None:
-    """Who knows it is let in, but only allowed pages may read the answer."""
-    foreign = {**BASIC, "host": "kedge.example", "origin": "https://evil.example"}
-    reply = await locked.get("/session", headers=foreign)
-    assert reply.status == 200
-    assert "access-control-allow-origin" not in reply.headers
+async def test_with_a_password_any_host_will_do(locked: Served) -> None:
+    """Who knows it is let in, also from a page that came from the same host or through a proxy."""
+    named = {**BASIC, "host": "kedge.example:1"}
+    proxied = {"origin": "https://proxy.example", "sec-fetch-site": "same-origin"}
+    for more in ({}, {"origin": "http://KEDGE.example:1"}, proxied):
+        reply = await locked.get("/session", headers={**named, **more})
+        assert reply.status == 200, more
+        assert "access-control-allow-origin" not in reply.headers
+
+
+async def test_a_password_does_not_speak_for_foreign_pages(locked: Served) -> None:
+    """Browsers add the one that they know to a request of any page, which needs no reply."""
+    for origin in FOREIGN:
+        reply = await locked.ask("POST", "/session", headers={**BASIC, "origin": origin})
+        assert reply.status == 403, origin
+    assert (await locked.get("/session", headers=BASIC)).json == []
 
 
 async def test_a_preflight_needs_no_password(locked: Served) -> None:
@@ -265,3 +287,12 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
     """A mistyped origin would silently never match."""
     with pytest.raises(InvalidInput, match="no origin"):
         ServerSettings(cors=(origin,))
+
+
+def test_the_password_is_kept_from_what_the_server_starts() -> None:
+    """Commands of an agent could else do what only clients may, such as allow themselves more."""
+    for name in ("KEDGE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"):
+        environ = {name: PASSWORD, "PATH": "/bin"}
+        assert password_in(environ) == PASSWORD
+        forget_password(environ)
+        assert environ == {"PATH": "/bin"}

@@ -4,7 +4,8 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from tests.server.world import Served
+from tests.agent.world import World
+from tests.server.world import Served, serve
 
 
 class Talk:
@@ -117,6 +118,26 @@ async def test_files_that_cannot_be_read_say_why(served: Served) -> None:
         reply = await served.get(talk.url + target)
         assert reply.status == status, (target, reply)
         assert reply.json["data"]["message"]
+
+
+async def test_the_past_of_a_worktree_ends_at_the_root(world: World) -> None:
+    """A session knows what was in its whole worktree, but clients see what is theirs."""
+    world.put("inside/c.txt", "c\n")
+    inside = world.folder / "inside"
+    async with serve(world, root=str(inside)) as served:
+        place = {"x-opencode-directory": quote(str(inside))}
+        made = await served.post("/session", {}, headers=place)
+        talk = Talk(served, made.json["id"])
+        as_of = f"messageID={await talk.say('write new.txt one')}"
+        assert [each["name"] for each in await talk.get(f"/tree?{as_of}")] == ["c.txt"]
+        above = quote(base64.b64encode(b"../a.txt"))
+        for target in (
+            f"/file?{as_of}&path=../a.txt",
+            f"/file?{as_of}&path={world.folder}/a.txt",
+            f"/file?{as_of}&pathBase64={above}",
+            f"/tree?{as_of}&path=..",
+        ):
+            assert (await served.get(talk.url + target)).status == 403, target
 
 
 async def test_a_tail_is_listed_and_restored_as_a_fork(served: Served) -> None:

@@ -65,7 +65,12 @@ def run(options: argparse.Namespace) -> int:
     """Carry it out."""
     from kedge.engine.worktrees import find_directory
     from kedge.server.running import run as serve
-    from kedge.server.settings import ServerSettings, password_in, username_in
+    from kedge.server.settings import (
+        ServerSettings,
+        forget_password,
+        password_in,
+        username_in,
+    )
 
     settings = ServerSettings(
         hostname=options.hostname,
@@ -75,6 +80,7 @@ def run(options: argparse.Namespace) -> int:
         password=password_in(os.environ),
         username=username_in(os.environ),
     )
+    forget_password(os.environ)
     asyncio.run(
         serve(
             _announce,

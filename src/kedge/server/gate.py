@@ -31,8 +31,12 @@ _ORIGINS = re.compile(
 """Where OpenCode's own clients come from."""
 _HOST = re.compile(r"([^\[\]:@/\\\s]+|\[[0-9a-f:.]+\])(?::[0-9]*)?", re.IGNORECASE)
 """A name or address, and perhaps a port."""
-_ONCE = (b"host", b"origin", b"authorization", b"content-length", b"content-type")
+_ONCE = (
+    *(b"host", b"origin", b"authorization", b"content-length", b"content-type"),
+    b"sec-fetch-site",
+)
 """Headers that decide something: of two that differ, nobody could tell which one counts."""
+_OTHER_SITES = (b"cross-site", b"same-site")
 _ASKED_HEADERS = b"access-control-request-headers"
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 _CHALLENGE = ("www-authenticate", 'Basic realm="Secure Area"')
@@ -89,12 +93,11 @@ class Gate:
             )
         if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             return _preflight(headers)
-        if self._credentials is None:
-            if origin and not allowed:
-                return error_answer(
-                    Refused("this origin is not allowed; allow it with `kedge serve --cors ORIGIN`")
-                )
-        elif not self._is_authorized(scope, headers):
+        if not allowed and self._is_foreign(headers, origin):
+            return error_answer(
+                Refused("this origin is not allowed; allow it with `kedge serve --cors ORIGIN`")
+            )
+        if self._credentials is not None and not self._is_authorized(scope, headers):
             return _UNAUTHORIZED_API if scope["path"].startswith("/api/") else _UNAUTHORIZED
         return None
 
@@ -106,6 +109,18 @@ class Gate:
             or origin.lower() in self._origins
             or "*" in self._origins
         )
+
+    def _is_foreign(self, headers: Mapping[bytes, bytes], origin: str) -> bool:
+        """Whether a page sent this that did not come from here. A password does not tell: browsers
+        add one that they know to what other pages send."""
+        site = headers.get(b"sec-fetch-site", b"").lower()
+        if site in _OTHER_SITES:
+            # Said of images, frames and links too, which have no origin.
+            return True
+        if not origin or self._credentials is None:
+            return bool(origin)
+        host = headers.get(b"host", b"").decode("latin-1")
+        return site != b"same-origin" and origin.lower().partition("://")[2] != host.lower()
 
     def _is_own(self, header: bytes) -> bool:
         """Whether a request was meant for this machine, or for a name that was allowed."""

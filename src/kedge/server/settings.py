@@ -4,7 +4,7 @@ import functools
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +14,7 @@ from kedge.engine.worktrees import real_path
 DEFAULT_PORT = 4096
 DEFAULT_USERNAME = "opencode"
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([^\s/\[\]:@]+|\[[0-9a-f:.]+\])(:[0-9]+)?/?", re.I)
+_PASSWORDS = ("KEDGE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD")
 _LARGEST_BODY = 32 * 1024 * 1024
 
 
@@ -66,6 +67,11 @@ class ServerSettings:
         if not self.allows(directory):
             raise PathRefused(f"this server works in {self.root} only")
 
+    def check_past(self, path: str | bytes, directory: str) -> None:
+        """Refuse what was at a path that is not for clients: the worktree of a session can reach
+        beyond what is theirs."""
+        self.check_root(os.path.normpath(os.path.join(directory, os.fsdecode(path))))
+
     def check_attachment(self, url: str, directory: str) -> None:
         """Refuse a file to attach to a prompt that is not for clients."""
         try:
@@ -79,7 +85,13 @@ class ServerSettings:
 
 def password_in(environ: Mapping[str, str]) -> str | None:
     """The password that the environment sets, under kedge's name or OpenCode's."""
-    return environ.get("KEDGE_SERVER_PASSWORD") or environ.get("OPENCODE_SERVER_PASSWORD")
+    return next((environ[name] for name in _PASSWORDS if environ.get(name)), None)
+
+
+def forget_password(environ: MutableMapping[str, str]) -> None:
+    """Keep the password from what the server starts: commands of an agent are no clients."""
+    for name in _PASSWORDS:
+        environ.pop(name, None)
 
 
 def username_in(environ: Mapping[str, str]) -> str:

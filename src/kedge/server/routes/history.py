@@ -11,6 +11,7 @@ from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.sessions import FileDiff, SessionInfo
 from kedge.domain.trees import TreeEntry
 from kedge.domain.values import Value
+from kedge.engine.session import Session
 from kedge.engine.texts import shown
 from kedge.server.answers import Answer, json
 from kedge.server.errors import BadRequest
@@ -94,15 +95,16 @@ async def _stretch(request: Request[DiffQuery, NoBody]) -> Answer:
 async def tree(request: Request[PastQuery, NoBody]) -> Answer:
     """What lay in a folder as of a message."""
     id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
-    return json(await (await request.session()).tree(id, _path(request.query)))
+    session, path = await _past(request)
+    return json(await session.tree(id, path))
 
 
 @routes.get("/session/{sessionID}/file", "kedge.session.file", query=PastQuery, answer=FileContent)
 async def file(request: Request[PastQuery, NoBody]) -> Answer:
     """What a file held as of a message, or where a symlink pointed."""
     id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
-    path = _path(request.query)
-    content = await (await request.session()).file(id, path)
+    session, path = await _past(request)
+    content = await session.file(id, path)
     if len(content) > LARGEST_FILE:
         raise TooLarge(f"the file is larger than {LARGEST_FILE} bytes")
     return json(content_of(os.fsdecode(path), content))
@@ -144,6 +146,14 @@ async def search(request: Request[SearchQuery, NoBody]) -> Answer:
         if request.backend.settings.allows(hit.session.directory)
     ]
     return json(matches, headers=next_page(result.cursor))
+
+
+async def _past(request: Request[PastQuery, NoBody]) -> tuple[Session, str | bytes]:
+    """The session and the path that are asked about, if both are for clients."""
+    path = _path(request.query)
+    session = await request.session()
+    request.backend.settings.check_past(path, session.info.directory)
+    return session, path
 
 
 def _path(query: PastQuery) -> str | bytes:

@@ -225,13 +225,13 @@ def _diff_of_a_session(step: Step) -> Step:
 
 
 def _final_reverts(lines: Lines, _: Act) -> Lines:
-    """The prompt that makes a revert final touches the session, and its step counts anew."""
+    """The prompt whose turn was cut is told first, and the session is touched by the new one."""
     old = "session.updated cost revert touched"
     if old not in lines:
         return lines
     done = [line.replace(old, "session.updated cost revert") for line in lines]
     done.insert(done.index(_FINISHED) + 1, "session.updated summary")
-    return done
+    return ["message.updated U1", *(line.replace("U1", "U2") for line in done)]
 
 
 def _cost_of_removed_messages(lines: Lines, act: Act) -> Lines:

@@ -40,7 +40,7 @@ def _as_patched(message: dict[str, Any], patched: set[str]) -> dict[str, Any]:
     info = message["info"]
     if "summary" not in info or info["id"] in patched:
         return message
-    return {**message, "info": {**info, "summary": {"diffs": []}}}
+    return {**message, "info": without(info, "summary")}
 
 
 def _true_summary(found: dict[str, Any]) -> dict[str, Any]:

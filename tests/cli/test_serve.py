@@ -117,3 +117,11 @@ def test_a_server_that_cannot_start(terminal: Terminal, fault: str) -> None:
     assert (done.code, done.out) == (1, "")
     assert re.fullmatch(r"kedge: [^\n]+\n", done.err), done.err
     assert (str(port) if fault == "port" else "kedge.db") in done.err
+
+
+def test_a_server_outside_of_its_root(terminal: Terminal) -> None:
+    """It is told at once that clients which name no directory would all be refused."""
+    done = terminal.run("serve", "--port", "0", "--root", str(terminal.home))
+    assert (done.code, done.out) == (1, "")
+    assert f"{terminal.project} is outside of the root" in done.err
+    assert str(terminal.home) in done.err

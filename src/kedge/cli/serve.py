@@ -64,6 +64,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def run(options: argparse.Namespace) -> int:
     """Carry it out."""
     from kedge.engine.worktrees import find_directory
+    from kedge.errors import InvalidInput
     from kedge.server.running import run as serve
     from kedge.server.settings import (
         ServerSettings,
@@ -80,11 +81,16 @@ def run(options: argparse.Namespace) -> int:
         password=password_in(os.environ),
         username=username_in(os.environ),
     )
+    directory = find_directory(options.directory)
+    if not settings.allows(directory):
+        raise InvalidInput(
+            f"{directory} is outside of the root; give a DIRECTORY in {settings.root}"
+        )
     forget_password(os.environ)
     asyncio.run(
         serve(
             _announce,
-            directory=options.directory,
+            directory=directory,
             settings=settings,
             data_dir=options.data,
             database=options.database,

@@ -162,6 +162,15 @@ async def test_a_hundred_megabytes(victim: Client, is_chunked: bool) -> None:
     assert await status_of(victim, refused) == 413
 
 
+async def test_only_what_holds_texts_and_files_may_be_large(served: Served) -> None:
+    """Two MiB are too much for a title, and not for a prompt."""
+    session = (await served.post("/session")).json["id"]
+    large = "x" * (2 * MIB)
+    assert (await served.patch(f"/session/{session}", {"title": large})).status == 413
+    body = {"noReply": True, "parts": [{"type": "text", "text": large}]}
+    assert (await served.post(f"/session/{session}/message", body)).status == 200
+
+
 async def test_five_hundred_idle_connections(victim: Client) -> None:
     """Others are served all the same."""
     async with asyncio.timeout(PATIENCE), AsyncExitStack() as idle:

@@ -84,7 +84,7 @@ class Application:
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind and kind != b"application/json" and not route.body_may_be_absent:
             raise WrongType(kind.decode("latin-1")[:100])
-        raw = await self._bodies.read(headers, receive)
+        raw = await self._bodies.read(headers, receive, may_be_large=route.body_may_be_large)
         wanted = (raw, route.body, route.body_may_be_absent)
         if len(raw) > _LONG_TO_DECODE:
             return await asyncio.to_thread(body_value, *wanted)

@@ -28,6 +28,8 @@ class Route:
     query: type[msgspec.Struct]
     body: Any
     body_may_be_absent: bool
+    body_may_be_large: bool
+    """Whether it may have as many bytes as the settings allow, and not only 1 MiB."""
     answer: Any
     """The type of the JSON answer, or `bytes` or `None`; for a stream, that of its events."""
     status: int
@@ -74,6 +76,7 @@ class Routes:
         query: type[msgspec.Struct] = NoQuery,
         body: Any = NoBody,  # noqa: ANN401 - a union is no type
         body_may_be_absent: bool = False,
+        body_may_be_large: bool = False,
         answer: Any = None,  # noqa: ANN401 - a union is no type
         status: int = 200,
         media_type: str = "application/json",
@@ -90,6 +93,7 @@ class Routes:
                     query=query,
                     body=body,
                     body_may_be_absent=body_may_be_absent,
+                    body_may_be_large=body_may_be_large,
                     answer=answer,
                     status=status,
                     media_type=media_type,

@@ -13,7 +13,7 @@ from kedge.server.gate import Gate
 from kedge.server.http import http_server, listening_socket, url_of
 from kedge.server.routes import ALL
 from kedge.server.settings import ServerSettings
-from kedge.server.streams import streaming
+from kedge.server.streams import Streams, streaming
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,13 @@ async def serving(
         backend = Backend(engine=engine, agent=agent, settings=chosen, streams=streams)
         # Those who wait for an answer must not be kept waiting, nor keep the engine from closing.
         parts.push_async_callback(door.close)
+        parts.push_async_callback(_interrupt, agent, streams)
         parts.callback(stop_accepting)
         door.open(Application(ALL, backend))
         yield Running(url, backend)
+
+
+async def _interrupt(agent: Agent, streams: Streams) -> None:
+    """End what runs while somebody listens: who comes back later may not ask what became of it."""
+    await agent.close()
+    await streams.flushed()

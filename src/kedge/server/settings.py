@@ -33,7 +33,7 @@ class ServerSettings:
     root: str | None = None
     """Clients may only work in this folder and below it."""
     max_body: int = _LARGEST_BODY
-    """Bytes that a request may have."""
+    """Bytes that a prompt or part may have; other requests 1 MiB at most."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

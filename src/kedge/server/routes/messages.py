@@ -84,6 +84,7 @@ async def delete_part(request: Request[NoQuery, NoBody]) -> Answer:
     "/session/{sessionID}/message/{messageID}/part/{partID}",
     "part.update",
     body=Part,
+    body_may_be_large=True,
     answer=Part,
 )
 async def update_part(request: Request[NoQuery, Part]) -> Answer:

@@ -108,7 +108,11 @@ class ShellBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @routes.post(
-    "/session/{sessionID}/message", "session.prompt", body=PromptBody, answer=MessageWithParts
+    "/session/{sessionID}/message",
+    "session.prompt",
+    body=PromptBody,
+    body_may_be_large=True,
+    answer=MessageWithParts,
 )
 async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
     """Ask, and wait for the answer: the last message of it.
@@ -125,7 +129,11 @@ async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
 
 
 @routes.post(
-    "/session/{sessionID}/prompt_async", "session.prompt_async", body=PromptBody, status=204
+    "/session/{sessionID}/prompt_async",
+    "session.prompt_async",
+    body=PromptBody,
+    body_may_be_large=True,
+    status=204,
 )
 async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
     """Ask, and hear of the answer as events."""

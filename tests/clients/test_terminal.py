@@ -34,6 +34,7 @@ def test_a_day_at_the_terminal(
         server = serve()
         relay.aim(server.url)
         screens.attach(relay.url, "--session", session)
+        relay.until_heard()
         everything_is_there(screens)
         # OpenCode's own terminal learns nothing of what its server did before it went.
         if server_name() == "kedge":
@@ -41,6 +42,7 @@ def test_a_day_at_the_terminal(
             screens.until_said("Land in sight")
             server.stop()
             relay.aim(serve().url)
+            relay.until_heard()
             it_goes_on_by_itself(screens)
 
 

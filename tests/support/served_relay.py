@@ -1,6 +1,7 @@
 """One address for servers that come and go: a relay in a process of its own.
 
-Run as a program it prints its port, and reads the ports of servers; each replaces the last.
+Run as a program it prints its port, and a line for each stream of events that begins; it reads
+the ports of servers, each of which replaces the last.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 
 _ROOT = Path(__file__).parents[2]
 _PIECE = 65536
+_STREAMS = b"GET /global/event"
+_HEARD = "heard\n"
 
 
 class Relay:
@@ -22,12 +25,17 @@ class Relay:
         assert process.stdin is not None
         assert process.stdout is not None
         self._tell = process.stdin
-        self.url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        self._told = process.stdout
+        self.url = f"http://127.0.0.1:{int(self._told.readline())}"
 
     def aim(self, url: str) -> None:
         """Connect to this server from now on."""
         self._tell.write(f"{urlsplit(url).port}\n")
         self._tell.flush()
+
+    def until_heard(self) -> None:
+        """Wait until one more client hears the events of a server."""
+        assert self._told.readline() == _HEARD
 
 
 @contextmanager
@@ -55,15 +63,35 @@ class _Connections:
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             there = await asyncio.open_connection("127.0.0.1", self.port)
-            await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
+            asks = asyncio.Event()
+            await asyncio.gather(_ask(reader, there[1], asks), _tell(there[0], writer, asks))
         writer.close()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asks: asyncio.Event
+) -> None:
+    try:
+        while piece := await reader.read(_PIECE):
+            if piece.startswith(_STREAMS):
+                asks.set()
+            writer.write(piece)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+async def _tell(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asks: asyncio.Event
+) -> None:
     try:
         while piece := await reader.read(_PIECE):
             writer.write(piece)
             await writer.drain()
+            if asks.is_set():
+                asks.clear()
+                sys.stdout.write(_HEARD)
+                sys.stdout.flush()
     finally:
         writer.close()
 

@@ -10,7 +10,7 @@ _ASKS = """\
 {
   "$schema": "https://opencode.ai/config.json",
   "model": "kedge/offline",
-  "permission": {"bash": {"*": "allow", "touch *": "ask"}}
+  "permission": {"bash": {"touch *": "ask"}}
 }
 """
 """A project may want to be asked, without being trusted; OpenCode would add the schema itself."""

@@ -53,6 +53,13 @@ class Screens:
         self.press("C-u")
         self.until_screen(lambda screen: _typed(screen) == "", "an empty prompt")
 
+    def find(self, text: str, title: str) -> None:
+        """Search in the list of sessions, and open the one that is the first of its day."""
+        self.type(text)
+        first = re.compile(rf" {text} *\n.*\n.*\n.* {re.escape(title)}")
+        self.until_screen(lambda screen: bool(first.search(screen)), f"{title!r} found")
+        self.press("Enter")
+
     def interrupt(self) -> None:
         """Press escape twice, and again for as long as the second comes too late."""
         while _RUNS in self._window.screen:

@@ -1,6 +1,5 @@
 """The terminal UI, `opencode attach`, as a person sees it who works with it for a while."""
 
-import re
 from pathlib import Path
 
 from tests.clients.conftest import server_name
@@ -130,11 +129,7 @@ def the_first_session_is_found_in_the_list(screens: Screens) -> None:
     """The list has both sessions, can be searched, and opens what is chosen."""
     screens.command("/sessions")
     screens.until("Sessions", "Search", "The harbour", "delete ctrl+d")
-    screens.type("harb")
-    screens.until_screen(
-        lambda screen: bool(re.search(r"Today\s*\n[^\n]*The harbour", screen)), "one session"
-    )
-    screens.press("Enter")
+    screens.find("harb", "The harbour")
     screens.until_beside("The harbour")
     screens.until("Done: edit.", without=("delete ctrl+d",))
 
@@ -155,11 +150,7 @@ def everything_is_there(screens: Screens) -> None:
     screens.until("# Wrote a.txt", "Done: write.")
     screens.command("/sessions")
     screens.until("Search", "The harbour (fork #1)", "The harbour", "Todo [x] weigh anchor")
-    screens.type("weigh")
-    screens.until_screen(
-        lambda screen: bool(re.search(r"Today\s*\n[^\n]*weigh anchor", screen)), "one session"
-    )
-    screens.press("Enter")
+    screens.find("weigh", "Todo [x] weigh anchor")
     screens.until_beside("[✓] weigh anchor", "[•] set sail")
     screens.until("# Questions", "interrupted")
 

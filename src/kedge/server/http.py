@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _BACKLOG = 1024
 _MOST_CONNECTIONS = 4096
 _MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
-_HEADER_PATIENCE = 10_000
-"""Milliseconds in which the head of a request has to be there."""
+_HEADER_PATIENCE = 60_000
+"""Milliseconds in which the head of the next request has to be there. As long as clients keep idle
+connections: one that the server closes first may just be about to be used."""
 _END_PATIENCE = 0.5
 """Seconds in which connections end that nobody needs any more."""
 

@@ -11,7 +11,7 @@ from tests.support import opencode
 from tests.support.clients_npm import OpenCodeUnavailable, installed
 
 SDK_VERSION = "1.19.3"
-"""The one that docs/opencode.md speaks of."""
+"""The newest when this was written; it runs the same code as the one of OpenCode's own version."""
 
 COMPONENTS = {"node": "nodejs", "npm": "npm", "tmux": "tmux"}
 """Programs that the clients need, with the names of their Debian packages."""

@@ -23,6 +23,7 @@ MODEL = "kedge/offline"
 _ROOT = Path(__file__).parents[2]
 _LISTENING = re.compile(r"http://127\.0\.0\.1:\d+")
 _AWAKE = (http.HTTPStatus.OK, http.HTTPStatus.UNAUTHORIZED)
+_LOOK = 0.05
 _QUIET = ("OPENCODE_PURE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE")
 
 
@@ -133,6 +134,7 @@ def _until_healthy(url: str) -> None:
                 raise
         finally:
             connection.close()
+        time.sleep(_LOOK)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ $(INSTALLED): requirements.lock pyproject.toml scripts/install
 serve: $(INSTALLED) ## serve this folder on http://127.0.0.1:4096 (ARGS="--port 0 DIR" for other than that)
 	@$(BIN)/kedge serve $(ARGS)
 
-components: $(INSTALLED) ## find or install the PostgreSQL that the tests use
+components: $(INSTALLED) ## find or install PostgreSQL, node, npm and tmux for the tests
 	@scripts/components
 
 check: $(INSTALLED) ## formatting, lint, types, import layers

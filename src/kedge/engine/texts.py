@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _REVERTED = '"revert":{'
 _CHANGED = '"diffs":[{'
 _PROMPT = '{"role":"user"'
+_FEW = 100
+"""A page of so many messages is read at once: a thread would fight with the loop for longer."""
 
 
 class ProjectSummary(Value, frozen=True, kw_only=True):
@@ -137,9 +139,8 @@ async def message_texts(
     """The newest messages, or those before a cursor, oldest first."""
     check_id("ses", session_id)
     cursor = None if before is None else PageCursor.parse(before, session_id)
-    page = await engine.store.scan(
-        partial(message_page, session_id, before=cursor, limit=check_limit(limit))
-    )
+    read = engine.store.read if check_limit(limit) <= _FEW else engine.store.scan
+    page = await read(partial(message_page, session_id, before=cursor, limit=limit))
     pieces = ["["]
     for message in await _filled(engine, session_id, page.messages):
         if len(pieces) > 1:

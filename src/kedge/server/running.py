@@ -1,6 +1,7 @@
 """A server as a process: it serves until a signal says to stop, and then does not stay long."""
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
@@ -16,9 +17,14 @@ _STOP_PATIENCE = 4.0
 acknowledged is stored, and what was cut off is recovered at the next start. On a busy machine it
 takes some time until it is gone, and it has five seconds."""
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""As glibc calls them; other C libraries have none of it."""
+_LARGE = 4 * 1024 * 1024
+
 
 async def run(announce: Callable[[str], None], **options: Any) -> None:  # noqa: ANN401 - as `serving`
     """Serve until a signal says to stop; `announce` is told the address when it answers."""
+    _keep_memory()
     stop = Stop()
     stop.listen()
     try:
@@ -30,6 +36,15 @@ async def run(announce: Callable[[str], None], **options: Any) -> None:  # noqa:
         # It was told to stop before it had started.
         if not stop.wanted.is_set():
             raise
+
+
+def _keep_memory() -> None:
+    """Let glibc keep the memory of large answers: by default it gives it back after each one, and
+    getting it again takes longer than all that is done with it."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        mallopt(_M_TRIM_THRESHOLD, 2 * _LARGE)
 
 
 class Stop:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from tests.undo_fuzz.world import (
     CHANGES,
+    LEFT,
     OWN,
     Entries,
     Record,
@@ -20,7 +21,6 @@ from tests.undo_fuzz.world import (
     above,
     lines_of,
 )
-
 
 Lines: TypeAlias = tuple[bytes, ...]
 
@@ -87,7 +87,7 @@ def undoing_of(
 ) -> Undoing:
     """An undo that has just happened, before the world knows of it."""
     records = {row.record for row in rows if row.record.source in OWN}
-    foreign = [record for record in (*world.log, *world.unsettled()) if record not in records]
+    foreign = [record for record in world.everything() if record not in records]
     return Undoing(
         who=who,
         rows=rows,
@@ -109,7 +109,7 @@ def undoing_of(
 def judge(world: World, undoing: Undoing, figures: Counter[str]) -> None:
     """Raise `Violation` if anything is not as promised."""
     figures["undos"] += 1
-    _check_paths(undoing)
+    _check_paths(world, undoing)
     _check_untouched(undoing)
     for path, entry in undoing.entries.items():
         figures[entry.outcome] += 1
@@ -122,7 +122,21 @@ def judge(world: World, undoing: Undoing, figures: Counter[str]) -> None:
         _count_needless(world, undoing, figures)
 
 
-def _check_paths(undoing: Undoing) -> None:
+def judge_after_kill(world: World, undoing: Undoing, before: Tree, figures: Counter[str]) -> None:
+    """Judge an undo that a crash interrupted, and in whose middle a person may have saved."""
+    figures["undos"] += 1
+    for path in before.differences(undoing.after):
+        touched = any(
+            record.path == path and record.source == "external" for record in undoing.foreign
+        )
+        if path not in undoing.entries and not touched:
+            raise Violation("kill", path, "changed, and the receipt does not name it")
+    for entry in undoing.entries.values():
+        figures[entry.outcome] += 1
+    _check_nothing_lost(world, undoing, figures)
+
+
+def _check_paths(world: World, undoing: Undoing) -> None:
     """The receipt names every path that the session changed, and no other as changed."""
     rows = [row for row in undoing.rows if not row.is_folder]
     for row in rows:
@@ -130,7 +144,9 @@ def _check_paths(undoing: Undoing) -> None:
             raise Violation("receipt", row.record.path, f"missing, though {row.record.source}")
     known = {row.record.path for row in rows}
     for path, entry in undoing.entries.items():
-        if path not in known and entry.outcome != "skipped":
+        # Who died in a call may have shared what others did.
+        harmless = LEFT if world.was_killed else ("skipped",)
+        if path not in known and entry.outcome not in harmless:
             raise Violation("receipt", path, f"{entry.outcome}, though it was never changed")
 
 
@@ -161,7 +177,10 @@ def _check_said(undoing: Undoing, path: str) -> None:
         }
         if not right[outcome]:
             raise Violation("outcome", path, f"{outcome}, but it is {_change(before, after)}")
-    sources = {row.record.source for row in undoing.rows if row.record.path == path}
+    rows = [row for row in undoing.rows if row.record.path == path and not row.is_folder]
+    if not all(row.record.sure for row in rows):
+        return
+    sources = {row.record.source for row in rows}
     if outcome == "shared" and sources.intersection(OWN):
         raise Violation("outcome", path, "shared, though some of it is the session's own")
     if outcome != "shared" and sources == {"shared"} and undoing.wanted.includes(path):
@@ -249,6 +268,12 @@ def contested_lines(own: Iterable[Record], foreign: Iterable[Record]) -> set[byt
     }
 
 
+def _gained(record: Record, *, backwards: bool = False) -> set[bytes]:
+    """The lines that a change added, or removed."""
+    before, after = set(lines_of(record.before)), set(lines_of(record.after))
+    return before - after if backwards else after - before
+
+
 def _touched(record: Record) -> set[bytes]:
     return set(lines_of(record.before)).symmetric_difference(lines_of(record.after))
 
@@ -310,18 +335,19 @@ def _kept_without(
     }
     taken: set[tuple[bytes, str, frozenset[str]]] = set()
     first = min((record.number for record in undoing.own_records), default=world.now)
-    for record in undoing.foreign:
-        if record in world.void:
+    for record in world.everything():
+        is_own = record in undoing.own_records
+        if record in world.void or (is_own and record.sure):
             continue
-        before, after = set(lines_of(record.before)), set(lines_of(record.after))
-        for line in kept.keys() & (after - before):
+        gained, gone = _gained(record), _gained(record, backwards=True)
+        for line in kept.keys() & gained if not is_own else ():
             # An undo of others gives back what would not have been there to be taken.
             if record.source != "plan" or (line, record.path, record.who) not in taken:
                 kept[line].add(record.path)
         is_unseen = record.source == "unseen" or not record.sure
         if unseen and is_unseen and undoing.who in record.who and record.number >= first:
             continue
-        for line in kept.keys() & (before - after):
+        for line in kept.keys() & gone:
             if record.path not in kept[line]:
                 taken.add((line, record.path, record.who))
             kept[line].discard(record.path)

@@ -14,19 +14,19 @@ from kedge.engine.undo.segments import Source as SegmentSource
 from kedge.snapshot.disk import Blocked, Disk, Folder
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Present
-from tests.undo_fuzz.oracle import Violation, judge, check_diff, undoing_of
+from tests.undo_fuzz.oracle import Violation, check_diff, judge, undoing_of
 from tests.undo_fuzz.program import (
+    PERSON,
     SESSIONS,
+    Action,
     CloseShell,
     Declared,
     EndStep,
     EndTurn,
     Fork,
     InShell,
-    OpenShell,
-    Action,
     Op,
-    PERSON,
+    OpenShell,
     Program,
     Revert,
     Save,
@@ -34,12 +34,11 @@ from tests.undo_fuzz.program import (
     Unrevert,
 )
 from tests.undo_fuzz.world import (
+    OWN,
     Changes,
     Entries,
     Entry,
     File,
-    OWN,
-    Place,
     Row,
     State,
     Tree,
@@ -49,7 +48,7 @@ from tests.undo_fuzz.world import (
     again,
     is_behind_link,
     lines,
-    needed,
+    missing_folders,
     others,
     standing_by_path,
 )
@@ -124,6 +123,11 @@ class PlannerRun:
                 self._world.write(self._world.changes(op, who))
             case CloseShell(who):
                 self._close(who)
+            case _:
+                self._do_other(action)
+
+    def _do_other(self, action: Action) -> None:
+        match action:
             case EndStep(who):
                 self._end_step(who)
             case EndTurn(who):
@@ -185,13 +189,13 @@ class PlannerRun:
             self._shell(who, (op,))
             return
         self._step(who)
-        absent = [path for path in changes if path not in self._world.tree.files]
+        missing = missing_folders(self._world.tree, changes)
         self._world.begin_declared(who, self._id(), changes)
         if meanwhile is not None:
             self._world.write(self._world.changes(meanwhile, PERSON))
             changes = again(self._world.tree, changes)
-        made = self._world.write(changes)
-        self._world.end_declared(who, needed(made, absent))
+        self._world.write(changes)
+        self._world.end_declared(who, missing & self._world.tree.folders)
 
     # Undos.
 

@@ -11,9 +11,14 @@ SESSIONS = ("s0", "s1", "s2")
 FILES = ("a", "b", "c", "d/x", "d/y", ".env")
 """Files that are there before any session; `.env` is ignored."""
 PATHS = (*FILES, "d", "n/z", "a/q", "build/out")
-IGNORED = (".env", "build/out")
+IGNORE_RULES = ".env\nbuild/\n"
 SLOTS = 4
 """Places in a text that can be edited without touching each other."""
+
+
+def is_ignored(path: str) -> bool:
+    """Whether the ignore rules exclude a path."""
+    return path.split("/")[0] in (".env", "build") and path != "build"
 
 
 # What one actor does to files. Where it makes no sense, nothing happens.

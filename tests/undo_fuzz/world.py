@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 
 from tests.undo_fuzz.program import (
     FILES,
-    IGNORED,
     SLOTS,
     Binary,
     Chmod,
@@ -25,6 +24,7 @@ from tests.undo_fuzz.program import (
     Rewind,
     Slot,
     Write,
+    is_ignored,
 )
 
 Source: TypeAlias = Literal["declared", "observed", "shared", "external", "unseen", "plan"]
@@ -266,6 +266,8 @@ class World:
         """Of every line on disk, what brought it there last."""
         self.authors: dict[bytes, Record] = {}
         """Of every line that ever was there, what brought it first."""
+        self.was_killed = False
+        """Whether a process died in a call: more may be shared than is known here."""
         self.void: set[Record] = set()
         """What reverts and the unreverts of them wrote: it came to nothing."""
         self._ignored_is_unsure = ignored_is_unsure
@@ -330,7 +332,7 @@ class World:
         if not self._running:
             return "external", True
         source: Source = "observed" if len(self._running) == 1 else "shared"
-        if path not in IGNORED:
+        if not is_ignored(path):
             return source, True
         if self._ignored_is_unsure:
             return source, False
@@ -343,6 +345,10 @@ class World:
             for path in sorted(self._dirty)
             if (before := self._settled.get(path)) != (after := self.tree.files.get(path))
         ]
+
+    def everything(self) -> list[Record]:
+        """All that happened, also what nobody has looked at yet."""
+        return [*self.log, *self.unsettled()]
 
     def _settle(
         self, path: str, source: Source, who: frozenset[str], *, sure: bool = True
@@ -415,7 +421,7 @@ class World:
         held = set(paths)
         self.look(held)
         self._held = held
-        self._captured |= held.intersection(IGNORED)
+        self._captured |= held
         self.call(name, id)
 
     def end_declared(self, name: str, made: Iterable[str]) -> None:
@@ -426,6 +432,19 @@ class World:
         rows = [Row(pos, order, record) for record in records if record is not None]
         folders = [Row(pos, order, self._folder(name, each), is_folder=True) for each in made]
         self.members[name].rows += [*rows, *folders]
+
+    def end_killed(self, name: str) -> None:
+        """The process of a call is gone: what it did is its own, or nobody knows whose."""
+        held, self._held = self._held, set()
+        declared = [self._settle(path, "observed", frozenset((name,)), sure=False) for path in held]
+        self.look()
+        records = [*declared, *self._running.pop(name, [])]
+        pos, order = self._last_call(name)
+        self._commands.pop(name, None)
+        unsure = [replace(record, sure=False) for record in records if record is not None]
+        self.log = [record for record in self.log if record not in records] + unsure
+        self.members[name].rows += [Row(pos, order, record) for record in unsure]
+        self.was_killed = True
 
     def _folder(self, name: str, path: str) -> Record:
         return Record(self.now, path, None, None, "declared", frozenset((name,)))
@@ -460,11 +479,18 @@ class World:
         return kept, [self._folder(name, each) for each in made]
 
     def reverted(
-        self, name: str, place: Place, wanted: Wanted, after: Tree, entries: "Entries"
+        self,
+        name: str,
+        place: Place,
+        wanted: Wanted,
+        after: Tree,
+        entries: "Entries",
+        earlier: tuple[list[Record], list[Record]] = ([], []),
     ) -> None:
-        """A revert was carried out and said this."""
+        """A revert was carried out and said this; some of it perhaps before a crash."""
         member = self.members[name]
         records, made = self.carried_out(name, after)
+        records, made = [*earlier[0], *records], [*earlier[1], *made]
         done = Done(
             number=self.now,
             place=place,
@@ -622,9 +648,10 @@ def again(tree: Tree, changes: Changes) -> Changes:
     return changes
 
 
-def needed(made: Iterable[str], absent: Iterable[str]) -> list[str]:
-    """The folders that were made on the way to paths where nothing was before."""
-    return [folder for folder in made if any(folder in above(path) for path in absent)]
+def missing_folders(tree: Tree, paths: Iterable[str]) -> set[str]:
+    """The folders that have to be made on the way to paths where nothing is."""
+    absent = [path for path in paths if path not in tree.files]
+    return {folder for path in absent for folder in above(path)} - tree.folders
 
 
 def standing_by_path(world: World, name: str) -> dict[str, list[Row]]:
@@ -638,8 +665,7 @@ def standing_by_path(world: World, name: str) -> dict[str, list[Row]]:
 
 def others(world: World, own: Sequence[Record]) -> list[Record]:
     """What others did to the path of some changes."""
-    everything = (*world.log, *world.unsettled())
-    return [each for each in everything if each.path == own[0].path and each not in own]
+    return [each for each in world.everything() if each.path == own[0].path and each not in own]
 
 
 def _is_own(row: Row) -> bool:

@@ -62,6 +62,7 @@ from tests.undo_fuzz.world import (
     Entries,
     Entry,
     File,
+    Record,
     Row,
     State,
     Tree,
@@ -281,7 +282,7 @@ class DiskRun:
             if receipt.files:
                 raise Violation("fork", receipt.files[0].path, "undone, though it is the origin's")
         if diffs := await fork.diff():
-            raise Violation("fork", diffs[0].file, "in the diff, though it is the origin's")
+            raise Violation("fork", str(diffs[0].file), "in the diff, though it is the origin's")
         self._sessions[who] = fork
         self._world.join(who)
 
@@ -347,7 +348,7 @@ class DiskRun:
         """What the session is said to have changed is what it did."""
         said: dict[str, list[tuple[tuple[bytes, ...], tuple[bytes, ...]]]] = {}
         for diff in await self._sessions[who].diff():
-            said.setdefault(diff.file, []).append(_pair((diff.patch or "").encode()))
+            said.setdefault(str(diff.file), []).append(_pair((diff.patch or "").encode()))
         for path, rows in standing_by_path(self._world, who).items():
             own = [row.record for row in rows if row.record.source in OWN]
             everything = [*own, *others(self._world, own)]
@@ -432,7 +433,7 @@ class DiskRun:
         return plans[-1].data.receipt if len(plans) > known else None
 
     def _victim(
-        self, who: str, orders: dict[str, object], *, point: str | None = None
+        self, who: str, orders: Mapping[str, object], *, point: str | None = None
     ) -> "subprocess.Popen[bytes]":
         """A process that does as it is told, and is to be killed."""
         environment = {key: value for key, value in os.environ.items() if key != "KEDGE_FAILPOINT"}
@@ -530,6 +531,6 @@ def _pair(patch: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     return tuple(signs[b"-"]), tuple(signs[b"+"])
 
 
-def _is_binary(record: object) -> bool:
-    states = (getattr(record, "before", None), getattr(record, "after", None))
+def _is_binary(record: Record) -> bool:
+    states = (record.before, record.after)
     return any(state is not None and b"\0" in state.content for state in states)

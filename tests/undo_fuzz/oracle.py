@@ -116,6 +116,7 @@ def judge(world: World, undoing: Undoing, figures: Counter[str]) -> None:
         _check_said(undoing, path)
         if path in undoing.own and all(record.sure for record in undoing.own[path]):
             _check_content(undoing, path)
+            _check_merge(undoing, path, figures)
     _check_folders(undoing)
     _check_nothing_lost(world, undoing, figures)
     if undoing.applied:
@@ -241,6 +242,54 @@ def _check_lines(undoing: Undoing, path: str, disk: State, after: State) -> None
     kept = [line for line in now if line in found]
     if kept != [line for line in found if line in set(now)]:
         raise Violation("lines", path, "lines are in another order")
+
+
+def _check_merge(undoing: Undoing, path: str, figures: Counter[str]) -> None:
+    """Where others changed other slots of a text, theirs stay and the session's go back."""
+    overwrites = undoing.wanted.strategy == "overwrite"
+    if overwrites or not undoing.applied or not undoing.wanted.includes(path):
+        return
+    own, foreign = undoing.own[path], undoing.foreign_at(path)
+    mine, theirs = slots_touched(own), slots_touched(foreign)
+    if not foreign or mine is None or theirs is None or mine & theirs:
+        return
+    first, disk = own[0].before, undoing.before.files.get(path)
+    then, now = slots_of(first), slots_of(disk)
+    if not then or not now or undoing.foreign_at(path, near=True) != foreign:
+        return
+    figures["merges"] += 1
+    chosen = [then[slot] if slot in mine else now[slot] for slot in range(len(now))]
+    if lines_of(undoing.after.files.get(path)) != tuple(line for slot in chosen for line in slot):
+        said = undoing.entries[path]
+        raise Violation("merge", path, f"{said.outcome} ({said.reason}), though slots differ")
+
+
+def slots_touched(records: Iterable[Record]) -> set[int] | None:
+    """Which slots of a text changes touched; None if they did anything else."""
+    touched: set[int] = set()
+    for record in records:
+        before, after = slots_of(record.before), slots_of(record.after)
+        modes = {state.mode for state in (record.before, record.after) if state is not None}
+        marks = [[slot[0] for slot in slots] for slots in (before, after)]
+        if not before or not after or len(modes) > 1 or marks[0] != marks[1]:
+            return None
+        touched |= {slot for slot, text in enumerate(before) if after[slot] != text}
+    return touched
+
+
+def slots_of(state: State) -> list[list[bytes]]:
+    """The slots of a text, each with the mark before it; none if it is no such text."""
+    slots: list[list[bytes]] = []
+    if state is None or not state.is_regular or b"\0" in state.content:
+        return slots
+    for line in lines_of(state):
+        if b" mark" in line:
+            slots.append([])
+        if not slots:
+            return slots
+        slots[-1].append(line)
+    # What is behind the last mark is in no slot.
+    return slots if slots and len(slots[-1]) == 1 else []
 
 
 def net_lines(records: Iterable[Record]) -> tuple[set[bytes], set[bytes]]:

@@ -3,7 +3,7 @@ smaller while they still fail."""
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TypeAlias
 
 PERSON = "person"
@@ -267,14 +267,18 @@ class Generator:
         self._random = random.Random(seed)
         self._kills = kills
         # Few paths and few sessions meet more often.
-        self._paths = self._random.sample(PATHS, self._random.randint(2, 6))
+        self._paths = self._random.sample(PATHS, self._random.randint(1, 4))
         self._who = SESSIONS[: self._random.choice((1, 2, 2, 3))]
 
     def program(self, longest: int = 14) -> Program:
         """A program that ends with an undo."""
-        actions = [self._action() for _ in range(self._random.randint(2, longest))]
+        actions: list[Action] = []
+        while len(actions) < self._random.randint(2, longest):
+            actions += self._motif() if self._random.random() < 0.25 else [self._action()]
         if self._kills:
             actions.insert(self._random.randint(1, len(actions)), self._kill())
+        killed = [each.who for each in actions if isinstance(each, Killed | KilledRevert)]
+        actions += [self._revert(who) for who in killed]
         actions += [self._revert() for _ in range(self._random.choice((1, 1, 2)))]
         return tuple(actions)
 
@@ -304,6 +308,90 @@ class Generator:
                 return Fork(who)
         return Reopen()
 
+    def _motif(self) -> list[Action]:
+        """Some actions that have to come together to be worth anything, with others among them."""
+        chance = self._random
+        who = chance.choice(self._who)
+        other = chance.choice([each for each in self._who if each != who] or [who])
+        kinds = (
+            self._moved_motif,
+            self._edited_motif,
+            self._rewritten_motif,
+            self._shared_motif,
+            self._final_motif,
+            self._redone_motif,
+        )
+        motif = chance.choice(kinds)(who, other, chance.choice(self._paths))
+        if chance.random() < 0.3:
+            motif.insert(chance.randint(1, len(motif)), self._action())
+        return motif
+
+    def _moved_motif(self, who: str, other: str, path: str) -> list[Action]:
+        """A session edits a file, others edit it too, the session moves it."""
+        slot = Slot(path, self._random.randrange(SLOTS))
+        to = self._random.choice(PATHS)
+        return [Declared(who, slot), self._by_others(other, slot), Shell(who, (Move(path, to),))]
+
+    def _edited_motif(self, who: str, other: str, path: str) -> list[Action]:
+        """Others edit a file between two changes of a session."""
+        chance = self._random
+        first = chance.choice((Slot(path, chance.randrange(SLOTS)), Write(path)))
+        last = self._op(path)
+        again = chance.choice((Declared(who, last), Shell(who, (last,))))
+        return [Declared(who, first), self._by_others(other, self._op(path)), again]
+
+    def _by_others(self, other: str, op: Op) -> Action:
+        return self._random.choice((Save(op), Save(op), Declared(other, op), Shell(other, (op,))))
+
+    def _rewritten_motif(self, who: str, other: str, path: str) -> list[Action]:
+        """A tool deletes and writes a file while a command runs, with a snapshot in between."""
+        path = self._random.choice((path, ".env", "build/out"))
+        shell = self._random.choice((who, other))
+        look: Action = EndStep(who) if shell == other != who else Shell(other, ())
+        return [
+            OpenShell(shell),
+            Declared(who, Delete(path)),
+            look,
+            Declared(who, Write(path)),
+            CloseShell(shell),
+        ]
+
+    def _shared_motif(self, who: str, other: str, path: str) -> list[Action]:
+        """Commands of two sessions run at once, after and before changes of one of them."""
+        chance = self._random
+        motif: list[Action] = [
+            OpenShell(who),
+            OpenShell(other),
+            InShell(chance.choice((who, other)), self._op(path)),
+            CloseShell(chance.choice((who, other))),
+            CloseShell(who),
+        ]
+        if chance.random() < 0.5:
+            motif.insert(0, Declared(who, Slot(path, chance.randrange(SLOTS))))
+        if chance.random() < 0.5:
+            motif.append(Declared(who, Slot(path, chance.randrange(SLOTS))))
+        return motif
+
+    def _final_motif(self, who: str, other: str, path: str) -> list[Action]:
+        """A revert becomes final, and another one goes further back."""
+        chance = self._random
+        middle = self._shared_motif(who, other, path) if chance.random() < 0.5 else []
+        return [
+            Declared(who, self._op()),
+            EndTurn(who),
+            *middle,
+            Declared(who, self._op(path)),
+            replace(self._revert(who), scope="all", back=chance.choice((0, 1, 2))),
+            Declared(who, self._op()),
+            replace(self._revert(who), back=chance.choice((3, 5, 6, 9))),
+        ]
+
+    def _redone_motif(self, who: str, other: str, path: str) -> list[Action]:
+        """Others change a file between a revert and the unrevert of it."""
+        revert = replace(self._revert(who), and_back=False)
+        saved = self._by_others(other, self._op(path)) if other != who else Save(self._op(path))
+        return [Declared(who, self._op(path)), revert, saved, Unrevert(who)]
+
     def _overlap(self, who: str) -> Action:
         kind = self._random.choices(("open", "in", "close"), (4, 5, 3))[0]
         if kind == "open":
@@ -313,8 +401,9 @@ class Generator:
     def _ops(self) -> tuple[Op, ...]:
         return tuple(self._op() for _ in range(self._random.choice((1, 1, 1, 2, 3))))
 
-    def _op(self) -> Op:
-        chance, path = self._random, self._random.choice(self._paths)
+    def _op(self, path: str | None = None) -> Op:
+        chance = self._random
+        path = path or chance.choice(self._paths)
         kind = chance.choices(
             (Slot, Write, Patch, Delete, Move, Copy, Link, Chmod, Binary, Empty, Rewind),
             (34, 12, 8, 10, 14, 4, 4, 4, 3, 2, 5),
@@ -332,13 +421,13 @@ class Generator:
         assert kind in (Delete, Link, Binary, Empty)
         return kind(path)
 
-    def _revert(self) -> Revert:
+    def _revert(self, who: str | None = None) -> Revert:
         chance = self._random
         files = None
         if chance.random() < 0.15:
             files = tuple(chance.sample(PATHS, chance.randint(1, 3)))
         return Revert(
-            chance.choice(self._who),
+            who or chance.choice(self._who),
             chance.choice((0, 0, 1, 2, 3, 5, 9, 20)),
             strategy=chance.choices(("merge", "overwrite", "abort"), (8, 1, 1))[0],
             scope=chance.choices(("all", "files", "messages"), (8, 2, 0.5))[0],
@@ -348,10 +437,10 @@ class Generator:
 
     def _kill(self) -> Action:
         chance = self._random
-        who = chance.choice(self._who)
-        after = self._op() if chance.random() < 0.7 else None
+        who, path = chance.choice(self._who), chance.choice(self._paths)
+        after = self._op(chance.choice((path, None))) if chance.random() < 0.8 else None
         if chance.random() < 0.5:
-            return Killed(who, self._ops(), chance.random() < 0.5, after)
+            return Killed(who, (self._op(path), Write(path)), chance.random() < 0.5, after)
         return KilledRevert(who, chance.choice((0, 1, 3, 9)), chance.choice(FAIL_POINTS), after)
 
 
@@ -396,11 +485,25 @@ def _simpler(action: Action) -> list[Action]:
     return []
 
 
-def as_text(program: Sequence[Action], level: str) -> str:
+def as_text(program: Sequence[Action], level: str, options: str = "") -> str:
     """A program as Python that runs it."""
-    actions = "".join(f"    {action!r},\n" for action in program)
+    actions = "".join(f"    {_plain(action)},\n" for action in program)
     return (
         f"from tests.undo_fuzz.program import *\n"
         f"from tests.undo_fuzz.{level}_level import run\n\n"
-        f"run((\n{actions}))\n"
+        f"run((\n{actions}){options})\n"
     )
+
+
+def _plain(value: object) -> str:
+    """A value as Python, without what is the default anyway."""
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_plain(each)}, ' for each in value).strip()})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    shown = [
+        f"{field.name}={_plain(given)}"
+        for field in fields(value)
+        if (given := getattr(value, field.name)) != field.default
+    ]
+    return f"{type(value).__name__}({', '.join(shown)})"

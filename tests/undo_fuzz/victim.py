@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import kedge
 from kedge.engine.session import Session
@@ -17,7 +17,7 @@ from tests.undo_fuzz.world import File, State
 async def stand_in_call(session: Session, orders: dict[str, Any]) -> None:
     """Change files in a call, say where, and wait to be killed."""
     paths = orders["paths"] if orders["role"] == "declared" else []
-    effects = "none" if paths else "unknown"
+    effects: Literal["none", "unknown"] = "none" if paths else "unknown"
     async with (
         session.turn("Work") as turn,
         turn.step() as step,

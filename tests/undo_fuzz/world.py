@@ -547,7 +547,7 @@ class World:
                 target = File(self._line(actor, "link").strip(), stat.S_IFLNK | 0o777)
                 return self._put(path, target)
             case Binary(path):
-                content = self._line(actor, "binary") + b"\0"
+                content = self._line(actor, "binary\0")
                 return self._put(path, File(content, stat.S_IFREG | 0o644))
             case Empty(path):
                 return self._put(path, File(b"", stat.S_IFREG | 0o644))
@@ -641,6 +641,8 @@ def is_behind_link(tree: Tree, paths: Iterable[str]) -> bool:
 def again(tree: Tree, changes: Changes) -> Changes:
     """The same changes after somebody came in between; nothing if there is no room any more."""
     gone = {path for path, state in changes.items() if state is None}
+    if gone & tree.folders:
+        return {}
     for path in changes.keys() - gone:
         in_the_way = {each for each in (*above(path), *tree.below(path)) if each in tree.files}
         if in_the_way - gone:

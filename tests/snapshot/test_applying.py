@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.domain.errors import InvariantBroken
+from kedge.domain.failpoints import armed
 from kedge.snapshot import Absent, Outcome, Present, Result, Snapshots
 from kedge.snapshot.disk import Disk
 from kedge.snapshot.files.steps import Step
@@ -64,15 +65,15 @@ def place(tmp_path: Path) -> Iterator[Place]:
     assert (outside / "file").read_bytes() == b"not ours"
 
 
-def step(number: int, path: bytes, expect: Disk, want: Disk) -> Step:
+def step(number: int, path: bytes, expect: Disk, want: Disk, needs: tuple[bytes, ...] = ()) -> Step:
     """A step between two states."""
     assert isinstance(expect, Present | Absent)
     assert isinstance(want, Present | Absent)
-    return Step(number=number, path=path, expect=expect, want=want)
+    return Step(number=number, path=path, expect=expect, want=want, needs=needs)
 
 
 def test_files_and_folders_take_each_others_place(place: Place) -> None:
-    """Deletions come first, then folders that are empty by then, then writes, however given."""
+    """What is in the way goes before what takes its place, however the steps are given."""
     (place.root / "folder/deep").mkdir(parents=True)
     (place.root / "folder/deep/file").write_bytes(b"1")
     (place.root / "file").write_bytes(b"2")
@@ -140,8 +141,8 @@ def test_each_result_is_told_at_once(place: Place) -> None:
 
     results = place.ordered.apply(steps, tag=TAG, on_result=on_result)
     assert heard == results
-    assert [result.path for result in heard] == [b"gone", b"made"]
-    assert there == [False, True]
+    assert [result.path for result in heard] == [b"made", b"gone"]
+    assert there == [True, False]
 
 
 def test_permission_bits_are_those_recorded(place: Place) -> None:
@@ -277,3 +278,52 @@ def dying_after(count: int) -> Callable[[int, bytes, bytes], None]:
             raise Died
 
     return swapping
+
+
+def test_a_content_goes_only_when_it_is_elsewhere(place: Place) -> None:
+    """One of the paths that are named must hold it when its turn comes."""
+    for name in ("moved", "copied", "lonely"):
+        (place.root / name).write_bytes(name.encode())
+    (place.root / "kept").write_bytes(b"copied")
+    moved, copied = place.at(b"moved"), place.at(b"copied")
+    steps = [
+        step(0, b"moved", moved, ABSENT, needs=(b"back",)),
+        step(1, b"copied", copied, ABSENT, needs=(b"nowhere", b"kept")),
+        step(2, b"lonely", place.at(b"lonely"), ABSENT, needs=(b"nowhere", b"no/folder")),
+        step(3, b"back", ABSENT, moved),
+    ]
+    assert place.apply(*steps) == {
+        b"moved": Outcome.DELETED,
+        b"copied": Outcome.DELETED,
+        b"lonely": Outcome.CONFLICT,
+        b"back": Outcome.RECREATED,
+    }
+    assert sorted(path.name for path in place.root.iterdir()) == ["back", "kept", "lonely"]
+
+
+def test_what_had_to_go_first_comes_back_if_its_copy_cannot_be_written(place: Place) -> None:
+    """Two files change places, and somebody takes one of the places in the last moment."""
+    (place.root / "a").mkdir()
+    (place.root / "a" / "a").write_bytes(b"old a")
+    (place.root / "b").write_bytes(b"old b")
+    inner, b = place.at(b"a/a"), place.at(b"b")
+    steps = [
+        step(0, b"a/a", inner, ABSENT, needs=(b"a",)),
+        step(1, b"a", ABSENT, inner),
+        step(2, b"b", b, inner, needs=(b"c",)),
+        step(3, b"c", ABSENT, b),
+    ]
+
+    def interfere() -> None:
+        (place.root / "a").mkdir(exist_ok=True)
+        (place.root / "a" / "theirs").write_bytes(b"theirs")
+        (place.root / "c").write_bytes(b"theirs")
+
+    with armed("after-sync", interfere):
+        results = place.apply(*steps, folders=(b"a",))
+    assert results == dict.fromkeys((b"a/a", b"a", b"b", b"c"), Outcome.CONFLICT)
+    assert (place.root / "a" / "a").read_bytes() == b"old a"
+    assert (place.root / "b").read_bytes() == b"old b"
+    assert not place.leftovers()
+    # After a crash it is the same: what was done before is looked at again.
+    assert set(place.apply(*steps, folders=(b"a",)).values()) == {Outcome.CONFLICT}

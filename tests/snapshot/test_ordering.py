@@ -328,7 +328,7 @@ def test_closing_waits_for_whoever_applies(root: Path) -> None:
     go_on.set()
     worker.join()
     closer.join()
-    assert outcomes == [Outcome.DELETED, Outcome.RECREATED]
+    assert outcomes == [Outcome.RECREATED, Outcome.DELETED]
     with pytest.raises(SnapshotRefused, match="closed"), snapshots.ordered():
         pass
 

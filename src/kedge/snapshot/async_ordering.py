@@ -1,7 +1,7 @@
 """The asynchronous face of being the only kedge in a worktree; what that means is in `ordering`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -13,7 +13,7 @@ from kedge.snapshot.files.opening import naps
 from kedge.snapshot.files.steps import Step
 from kedge.snapshot.ordering import Order, Ordered
 from kedge.snapshot.threads import Threads
-from kedge.snapshot.values import Result, Snapshot
+from kedge.snapshot.values import Present, Result, Snapshot
 
 
 class AsyncOrdered:
@@ -33,6 +33,10 @@ class AsyncOrdered:
     ) -> dict[bytes, Disk]:
         """As `Ordered.look`."""
         return await self._threads.run(partial(self._ordered.look, list(paths), session=session))
+
+    def holding(self, blobs: Collection[str]) -> list[tuple[bytes, Present]]:
+        """As `Ordered.holding`; to be called in a thread."""
+        return self._ordered.holding(blobs)
 
     async def apply(
         self,

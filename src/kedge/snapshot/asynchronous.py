@@ -15,7 +15,7 @@ from kedge.snapshot.objects.usage import Usage
 from kedge.snapshot.settings import SnapshotSettings
 from kedge.snapshot.snapshots import SnapshotLike, Snapshots
 from kedge.snapshot.threads import Threads
-from kedge.snapshot.values import Change, Patch, Reason, Result, Snapshot, State, Status
+from kedge.snapshot.values import Change, Patch, Result, Snapshot, State, Status
 
 
 class AsyncSnapshots:
@@ -104,7 +104,7 @@ class AsyncSnapshots:
         """As `Snapshots.changes`."""
         return await self._threads.run(partial(self.snapshots.changes, old, new))
 
-    async def uncovered_changes(self, old: SnapshotLike, new: SnapshotLike) -> dict[bytes, Reason]:
+    async def uncovered_changes(self, old: SnapshotLike, new: SnapshotLike) -> tuple[Change, ...]:
         """As `Snapshots.uncovered_changes`."""
         return await self._threads.run(partial(self.snapshots.uncovered_changes, old, new))
 
@@ -134,6 +134,10 @@ class AsyncSnapshots:
     async def state(self, snapshot: SnapshotLike, path: bytes) -> State:
         """As `Snapshots.state`."""
         return await self._threads.run(partial(self.snapshots.state, snapshot, path))
+
+    async def states(self, snapshot: SnapshotLike, paths: Iterable[bytes]) -> dict[bytes, State]:
+        """As `Snapshots.states`."""
+        return await self._threads.run(partial(self.snapshots.states, snapshot, list(paths)))
 
     async def read(self, blob: str) -> bytes:
         """As `Snapshots.read`."""

@@ -1,11 +1,11 @@
 """What kept snapshots say: the state of a path in one, and the changes between two."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from stat import S_IFLNK, S_IFREG, S_ISLNK
 
 from kedge.snapshot.diffs.trees import TreeChange, compare
-from kedge.snapshot.objects.formats import parse_tree
+from kedge.snapshot.objects.formats import EMPTY_TREE, parse_tree
 from kedge.snapshot.values import Absent, Change, Present, Reason, Snapshot, State, Uncovered
 
 _EXECUTABLE = 0o100755
@@ -49,7 +49,8 @@ class View:
         if entry is not None and entry[0] != _FOLDER:
             return Present(entry[1].hex(), self._mode(entry[0], note))
         if note is not None and not note.startswith("mode "):
-            return Uncovered(Reason(note))
+            reason, _, stamp = note.partition(" ")
+            return Uncovered(Reason(reason), stamp)
         return Absent()
 
     def _mode(self, git_mode: int, note: str | None) -> int:
@@ -102,17 +103,52 @@ def changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...
     return tuple(found[path] for path in sorted(found))
 
 
-def uncovered_changes(read: ReadObject, old: Snapshot, new: Snapshot) -> dict[bytes, Reason]:
-    """Paths of which one of two snapshots cannot tell what they held, and the other can; not those
-    that are ignored, which nobody wants to hear of."""
+def replaced(read: ReadObject, old: bytes, new: bytes | None) -> dict[bytes, Present]:
+    """What a tree of files holds at paths where another one, or none, holds something else; the
+    modes are git's."""
+    return {
+        change.path: Present(change.old[1].hex(), change.old[0])
+        for change in compare(read, old, new)
+        if change.old is not None and (change.new is None or change.old[1] != change.new[1])
+    }
+
+
+def held(read: ReadObject, tree: bytes, paths: Iterable[bytes]) -> dict[bytes, Present]:
+    """What a tree of files holds at those of the paths where it holds anything."""
+    nothing = Snapshot(id=tree.hex(), notes=EMPTY_TREE.hex())
+    view = View(read, nothing)
+    states = {path: view.state(path) for path in paths}
+    return {path: state for path, state in states.items() if isinstance(state, Present)}
+
+
+def uncovered_changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...]:
+    """Paths at which something may have changed that one of two snapshots cannot tell.
+
+    What was ignored before, and what comes and goes while it is ignored, nobody wants to hear of.
+    """
     before, after = View(read, old), View(read, new)
-    found: dict[bytes, Reason] = {}
+    found: dict[bytes, Change] = {}
     for note in before.notes_against(after):
-        then, now = before.state(note.path), after.state(note.path)
-        reasons = [side.reason for side in (then, now) if isinstance(side, Uncovered)]
-        if len(reasons) == 1 and reasons[0] in _TOLD:
-            found[note.path] = reasons[0]
-    return found
+        change = Change(note.path, before.state(note.path), after.state(note.path))
+        if _is_worth_telling(change):
+            found[note.path] = change
+    # A folder that is ignored by now is one note, for all the files that were known in it.
+    for entry in compare(read, before.files, after.files):
+        if entry.path not in found and entry.new is None:
+            change = Change(entry.path, before.state(entry.path), after.state(entry.path))
+            if _is_worth_telling(change):
+                found[entry.path] = change
+    return tuple(found[path] for path in sorted(found))
+
+
+def _is_worth_telling(change: Change) -> bool:
+    before, after = change.before, change.after
+    if isinstance(before, Uncovered) and isinstance(after, Uncovered):
+        return before.reason is after.reason is Reason.LARGE and before.stamp != after.stamp
+    if isinstance(after, Uncovered) and isinstance(before, Present):
+        return True
+    sides = [side.reason for side in (before, after) if isinstance(side, Uncovered)]
+    return any(reason in _TOLD for reason in sides)
 
 
 def _is_about_content(change: Change) -> bool:

@@ -2,7 +2,7 @@
 what it sees or does there gets one order of all; only the worktree's lock is this module's."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from kedge.domain.errors import RootBusy
 from kedge.snapshot.applying import apply
@@ -15,7 +15,7 @@ from kedge.snapshot.guard import Guard
 from kedge.snapshot.looking import look
 from kedge.snapshot.opening import Opened
 from kedge.snapshot.taking import Taker
-from kedge.snapshot.values import Result, Snapshot
+from kedge.snapshot.values import Present, Result, Snapshot
 
 PATIENCE = 30.0
 """Seconds that somebody waits for another kedge in the same worktree."""
@@ -67,6 +67,7 @@ class Ordered:
 
     def __init__(self, opened: Opened, guard: Guard, taker: Taker, held: Hold, limit: int) -> None:
         self._store = opened.store
+        self._worktree = opened.worktree
         self._guard = guard
         self._taker = taker
         self._held = held
@@ -85,6 +86,13 @@ class Ordered:
         with self._guard.use(), self._held.used() as root:
             return look(root, self._store, paths, session=session, limit=self._limit)
 
+    def holding(self, blobs: Collection[str]) -> list[tuple[bytes, Present]]:
+        """Covered paths that held these blobs when a snapshot was last taken. Looks at every file
+        that is known, so it is for the rare case."""
+        with self._guard.patient_turn():
+            found = self._worktree.holding({bytes.fromhex(blob) for blob in blobs})
+        return [(path, Present(file.blob.hex(), file.mode)) for path, file in found]
+
     def apply(
         self,
         steps: Sequence[Step],
@@ -93,7 +101,10 @@ class Ordered:
         folders: Sequence[bytes] = (),
         on_result: Callable[[Result], None] | None = None,
     ) -> list[Result]:
-        """Carry out steps: deletions, then folders that are empty by now, then writes.
+        """Carry out steps: writes, then deletions, then folders that are empty by now.
+
+        What stands where something is to be written goes first. A step with `needs` is carried out
+        only if its content is at one of these paths by then.
 
         A path that is as wanted is done (`UNCHANGED`), one that is as expected is written, any
         other is left alone: so the same steps may be applied again after a crash, once `clean_up`

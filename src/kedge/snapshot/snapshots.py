@@ -36,7 +36,6 @@ from kedge.snapshot.values import (
     Patch,
     Present,
     Protection,
-    Reason,
     Result,
     Snapshot,
     State,
@@ -218,8 +217,8 @@ class Snapshots:
         """Every path whose state differs, with what both snapshots say of it."""
         return history.changes(self._read, self._find(old), self._find(new))
 
-    def uncovered_changes(self, old: SnapshotLike, new: SnapshotLike) -> dict[bytes, Reason]:
-        """Paths that only one of two snapshots could tell of, except for ignored ones, and why."""
+    def uncovered_changes(self, old: SnapshotLike, new: SnapshotLike) -> tuple[Change, ...]:
+        """Paths at which something may have changed that one of two snapshots cannot tell."""
         return history.uncovered_changes(self._read, self._find(old), self._find(new))
 
     def diff(self, since: SnapshotLike) -> str:
@@ -251,13 +250,28 @@ class Snapshots:
 
     def state(self, snapshot: SnapshotLike, path: bytes) -> State:
         """What a snapshot says of a path."""
-        return history.View(self._read, self._find(snapshot)).state(path)
+        return self.states(snapshot, [path])[path]
+
+    def states(self, snapshot: SnapshotLike, paths: Iterable[bytes]) -> dict[bytes, State]:
+        """What a snapshot says of each path."""
+        view = history.View(self._read, self._find(snapshot))
+        return {path: view.state(path) for path in paths}
+
+    def replaced(self, old: str, new: str | None) -> dict[bytes, Present]:
+        """What a tree holds where a newer one, or none, holds something else."""
+        newer = None if new is None else bytes.fromhex(new)
+        return history.replaced(self._read, bytes.fromhex(old), newer)
+
+    def held(self, tree: str, paths: Iterable[bytes]) -> dict[bytes, Present]:
+        """What a tree holds at those of the paths where it holds anything."""
+        return history.held(self._read, bytes.fromhex(tree), paths)
 
     def read(self, blob: str) -> bytes:
         """The content of a blob."""
         return self._read(bytes.fromhex(blob))
 
-    def _has(self, blob: str) -> bool:
+    def has(self, blob: str) -> bool:
+        """Whether the content of a blob can be had."""
         return self._store.exists(bytes.fromhex(blob))
 
     def _read(self, id: bytes) -> bytes:
@@ -330,7 +344,7 @@ class Snapshots:
 
     def _put_back(self, held: Hold, changes: Sequence[Change]) -> list[Result]:
         held.check()
-        steps, results = steps_back(changes, self._has)
+        steps, results = steps_back(changes, self.has)
         if steps:
             with (
                 held.used() as root,

@@ -45,6 +45,8 @@ class Uncovered:
     """Nothing is known of the path: it was not looked at."""
 
     reason: Reason
+    stamp: str = field(default="", compare=False)
+    """Of a file that is too large, what tells whether it is still the same."""
 
 
 State = Present | Absent | Uncovered

@@ -112,7 +112,7 @@ async def test_what_cannot_be_asked(engine: Engine) -> None:
 
 
 async def test_others_in_the_same_file(engine: Engine) -> None:
-    """A session's diff has its own lines only, also where others changed the file in between."""
+    """Lines of others are context in a session's diff, also those that came in between."""
     talk = await Talk.begin(engine)
     await talk.prompt()
     await talk.answer()
@@ -121,7 +121,7 @@ async def test_others_in_the_same_file(engine: Engine) -> None:
     (diff,) = await talk.session.diff()
     assert (diff.additions, diff.deletions) == (2, 2)
     assert diff.patch is not None
-    assert "theirs" not in diff.patch
+    assert "\n theirs\n" in diff.patch
     assert "+mine too\n" in diff.patch
 
 

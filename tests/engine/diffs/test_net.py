@@ -115,22 +115,30 @@ def test_what_is_not_the_session_s_is_not_there() -> None:
     assert history.net() == []
 
 
-def test_lines_of_others_are_on_neither_side() -> None:
-    """What others did to a file between two changes is not in the session's diff."""
+def test_lines_of_others_are_on_both_sides() -> None:
+    """What others did to a file between two changes is nothing that the session changed."""
     history = History()
     history.change("1\n2\n3\n4\n5\n", "mine\n2\n3\n4\n5\n")
     # Somebody makes 3 to theirs.
     history.change("mine\n2\ntheirs\n4\n5\n", "mine\n2\ntheirs\n4\nmine too\n")
-    assert history.texts() == [("1\n2\n3\n4\n5\n", "mine\n2\n3\n4\nmine too\n")]
+    assert history.texts() == [("1\n2\ntheirs\n4\n5\n", "mine\n2\ntheirs\n4\nmine too\n")]
 
 
-def test_shared_lines_are_on_neither_side() -> None:
+def test_lines_of_others_that_the_session_deleted_are_on_one() -> None:
+    """A person's line came between two changes and went with the second."""
+    history = History()
+    history.change("1\n2\n3\n", "mine\n2\n3\n")
+    history.change("mine\n2\n3\ntheirs\n", "mine\n2\n3\n")
+    assert history.texts() == [("1\n2\n3\ntheirs\n", "mine\n2\n3\n")]
+
+
+def test_shared_lines_are_on_both_sides() -> None:
     """A shared change parts two of the session like anybody else's."""
     history = History()
     history.change("1\n2\n3\n4\n5\n", "mine\n2\n3\n4\n5\n")
     history.change("mine\n2\n3\n4\n5\n", "mine\n2\nours\n4\n5\n", "shared")
     history.change("mine\n2\nours\n4\n5\n", "mine\n2\nours\n4\nmine too\n")
-    assert history.texts() == [("1\n2\n3\n4\n5\n", "mine\n2\n3\n4\nmine too\n")]
+    assert history.texts() == [("1\n2\nours\n4\n5\n", "mine\n2\nours\n4\nmine too\n")]
 
 
 def test_what_cannot_be_put_together_stands_for_itself() -> None:
@@ -149,14 +157,22 @@ def test_binary_files_stand_for_themselves() -> None:
     assert history.texts() == [("\0one", "\0two"), ("\0other", "\0three")]
 
 
-def test_a_deletion_needs_no_merge() -> None:
-    """Whatever others made of the file, the session deleted it; its own file is gone for good."""
+def test_a_deletion_takes_what_others_wrote_along() -> None:
+    """It stands for itself where that cannot be told from what the session wrote before."""
     history = History()
     history.change("one\n", "two\n")
     history.change("theirs\n", None)
     history.change(None, "mine\n", path=b"b")
     history.change("mine\nand theirs\n", None, path=b"b")
-    assert history.texts() == [("one\n", None)]
+    history.change("1\n2\n3\n", "mine\n2\n3\n", path=b"c")
+    history.change("mine\n2\ntheirs\n", None, path=b"c")
+    assert history.texts() == [
+        ("one\n", "two\n"),
+        ("theirs\n", None),
+        (None, "mine\n"),
+        ("mine\nand theirs\n", None),
+        ("1\n2\ntheirs\n", None),
+    ]
 
 
 def test_a_file_that_others_deleted_and_the_session_made_again() -> None:
@@ -200,6 +216,15 @@ def test_changes_are_not_read_when_nobody_came_between() -> None:
 SLOTS = 6
 
 
+def lines_changed(history: History) -> list[tuple[set[str], set[str]]]:
+    """The lines that went and those that came; all lines are different."""
+    sides = [
+        (set((before or "").splitlines()), set((after or "").splitlines()))
+        for before, after in history.texts()
+    ]
+    return [(before - after, after - before) for before, after in sides]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, SLOTS - 1)), max_size=20))
 def test_others_elsewhere_in_the_file_change_nothing(edits: list[tuple[bool, int]]) -> None:
     """However edits of others are mixed in, the diff is as if the session had been alone."""
@@ -218,7 +243,7 @@ def test_others_elsewhere_in_the_file_change_nothing(edits: list[tuple[bool, int
             before = "".join(mine)
             mine[place] = lines[place]
             alone.change(before, "".join(mine))
-    assert history.texts() == alone.texts()
+    assert lines_changed(history) == lines_changed(alone)
 
 
 @given(st.data())

@@ -21,6 +21,7 @@ from kedge.engine.settings import Settings
 from kedge.engine.steps import Step
 from kedge.engine.timeline import declared
 from kedge.snapshot.async_ordering import AsyncOrdered
+from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Snapshot
 from kedge.store.verbs.changes import StoredChange, changes_between
 from kedge.store.verbs.timeline import Call, calls_of_machine
@@ -363,7 +364,7 @@ async def test_a_large_file_of_a_shell_is_on_the_record(place: Place, folder: Pa
         found = [(each.path, each.reason) for each in await changes(session)]
         assert found == [
             (b"gone", "large"),
-            (b"grown", "large"),
+            (b"grown", f"large; what it held before is kept as {blob_id(b'small').hex()}"),
             (b"new", "large"),
             (b"pipe", "special"),
         ]

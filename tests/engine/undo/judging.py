@@ -6,6 +6,7 @@ from typing import Protocol
 
 from kedge.domain.receipts import ReceiptOutcome
 from kedge.engine.undo.planning import Strategy, plan
+from kedge.engine.undo.safety import ONLY_COPY
 from kedge.engine.undo.segments import PathHistory, Segment, Source
 from kedge.snapshot.files.looking import is_same
 from kedge.snapshot.objects.formats import blob_id
@@ -125,8 +126,18 @@ def _check_boundary(world: Happened, undoing: Undoing, path: bytes) -> None:
     """(a) Nobody else touched the path, nor made a folder or a file of it: it is as it was."""
     if undoing.strategy is Strategy.ABORT and not undoing.plan.steps:
         return
+    if _is_withheld(undoing, path):
+        return
     if not any(_is_near(each.path, path) for each in _others(world, undoing)):
         assert is_same(undoing.after.state(path), world.trees[undoing.since].state(path))
+
+
+def _is_withheld(undoing: Undoing, path: bytes) -> bool:
+    """Whether the last check left the path, or one in its way, as it is: somebody may have touched
+    another path, at which the same content was."""
+    return any(
+        entry.reason == ONLY_COPY and _is_near(entry.path, path) for entry in undoing.plan.entries
+    )
 
 
 def _is_near(path: bytes, other: bytes) -> bool:
@@ -153,7 +164,7 @@ def _check_replayed(world: Happened, undoing: Undoing, path: bytes) -> None:
     own = [each for each in undoing.records[path] if each.source is not Source.SHARED]
     others = [each for each in _others(world, undoing) if each.path == path]
     mine, theirs = _touched(world.blobs, own), _touched(world.blobs, others)
-    if not own or mine is None or theirs is None or mine & theirs:
+    if not own or mine is None or theirs is None or mine & theirs or _is_withheld(undoing, path):
         return
     disk, first = undoing.before.state(path), own[0].before
     assert isinstance(disk, Present)

@@ -1,6 +1,7 @@
 """What sessions changed, as numbers and as text; read from objects, remembered, never stored."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from kedge.domain.errors import SnapshotError
 from kedge.domain.sessions import FileDiff
 from kedge.domain.trees import TreeEntry
 from kedge.engine.diffs.archives import Archives
@@ -26,6 +28,8 @@ from kedge.store.verbs.spans import changes_of
 
 if TYPE_CHECKING:
     from kedge.engine.session import Session
+
+_log = logging.getLogger(__name__)
 
 ROOM = 2**20
 """Bytes of patch text in one answer."""
@@ -169,17 +173,21 @@ class Diffs:
         return diff if _size(diff) <= room else msgspec.structs.replace(diff, patch=None)
 
     def _without_patches(self, changes: list[Change], read: _Read) -> list[FileDiff]:
-        return [
-            FileDiff(
-                file=change.path.decode(errors="replace"),
-                additions=additions,
-                deletions=deletions,
-                status=_status(change),
-            )
-            for change, (_, (additions, deletions)) in zip(
-                changes, self._counted(changes, read), strict=True
-            )
-        ]
+        return [self._without_patch(change, read) for change in changes]
+
+    def _without_patch(self, change: Change, read: _Read) -> FileDiff:
+        try:
+            additions, deletions = self._count(_pair(change), read)
+        except SnapshotError as error:
+            # It goes with an event that must be told; whoever asks for the text hears why.
+            _log.warning("how much %r changed cannot be told: %s", change.path, error)
+            additions = deletions = 0
+        return FileDiff(
+            file=change.path.decode(errors="replace"),
+            additions=additions,
+            deletions=deletions,
+            status=_status(change),
+        )
 
     def _counted(self, changes: list[Change], read: _Read) -> list[tuple[bytes, tuple[int, int]]]:
         return [(change.path, self._count(_pair(change), read)) for change in changes]

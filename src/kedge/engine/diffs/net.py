@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from kedge.domain.errors import SnapshotError
 from kedge.engine.undo.merging import Conflict, Contents, without
 from kedge.engine.undo.segments import Known, Segment, Source, composed
 from kedge.snapshot.files.looking import is_same
@@ -45,28 +46,24 @@ def segments_by_path(changes: Iterable[StoredChange], root: str) -> dict[bytes, 
 def net_of(segments: Sequence[Segment], contents: Contents) -> list[Net]:
     """The net effect at one path: usually one, none if nothing is left of it.
 
-    Each segment is done again, by a merge, to what the ones before it came to: so lines that others
-    changed in between are on neither side. Where that is a conflict, the segment stands for itself.
+    From what the session left last, its segments are taken out one by one, as an undo would: so
+    lines of others are on both sides, and those that the session deleted on one. Where that is a
+    conflict, what was done before stands for itself.
     """
     nets: list[Net] = []
-    for segment in composed(segments):
-        again = _again(nets[-1], segment, contents) if nets else None
-        if again is None:
+    for segment in reversed(composed(segments)):
+        before = _taken_out(segment, nets[-1][0], contents) if nets else None
+        if before is None:
             nets.append((segment.before, segment.after))
         else:
-            nets[-1] = again
-    return [net for net in nets if not is_same(*net)]
+            nets[-1] = before, nets[-1][1]
+    return [net for net in reversed(nets) if not is_same(*net)]
 
 
-def _again(net: Net, segment: Segment, contents: Contents) -> Net | None:
-    before, now = net
-    if isinstance(segment.after, Absent):
-        # Whatever was there, the session deleted it.
-        return before, segment.after
-    backwards = Segment(segment.after, segment.before, segment.source)
+def _taken_out(segment: Segment, now: Known, contents: Contents) -> Known | None:
     try:
-        return before, without(backwards, now, contents)
-    except Conflict:
+        return without(segment, now, contents)
+    except (Conflict, SnapshotError):
         return None
 
 

@@ -29,7 +29,7 @@ async def carry_out(
     The same for a plan that nothing or something was done of already.
     """
     results = dict(failed or {})
-    todo = [_step(step) for step in steps if step.path not in results]
+    todo = [_step(plan, step) for step in steps if step.path not in results]
     # What others write from here on is not ours, though it comes before the end of the plan.
     looked = await timeline.head()
     reach("before-apply")
@@ -46,7 +46,7 @@ async def clean_up(
     order: AsyncOrdered, plan: StoredPlan, steps: Sequence[PlanStep]
 ) -> dict[bytes, Result]:
     """Remove what a crash left beside the files of a plan; gives the paths with trouble."""
-    troubles = await order.clean_up([_step(step) for step in steps], tag=tag_of(plan))
+    troubles = await order.clean_up([_step(plan, step) for step in steps], tag=tag_of(plan))
     return {result.path: result for result in troubles}
 
 
@@ -93,7 +93,11 @@ def _unknown(receipt: Receipt) -> list[bytes]:
     return [entry.path_bytes for entry in receipt.files if entry.outcome not in known]
 
 
-def _step(step: PlanStep) -> Step:
+def _step(plan: StoredPlan, step: PlanStep) -> Step:
     return Step(
-        number=step.n, path=step.path, expect=restored(step.expect), want=restored(step.want)
+        number=step.n,
+        path=step.path,
+        expect=restored(step.expect),
+        want=restored(step.want),
+        needs=tuple(plan.data.needs.get(step.n, ())),
     )

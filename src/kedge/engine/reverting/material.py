@@ -19,6 +19,7 @@ from kedge.store.script import Script
 from kedge.store.verbs.boundaries import Boundary
 from kedge.store.verbs.changes import StoredChange, family_changes, later_changes
 from kedge.store.verbs.plans import PlanStep, StoredPlan, pending_plans, plan_steps
+from kedge.store.verbs.spans import opening_snapshots
 
 _NOT_LOOKED_AT = "what it did there could not be looked at"
 
@@ -56,6 +57,10 @@ class Material:
     """Paths that nobody may touch, with the reason."""
     folders: list[bytes] = field(default_factory=list)
     """That declared calls and pending reverts made."""
+    lives: dict[bytes, list[Segment]] = field(default_factory=dict)
+    """All that the session ever did to each path, also what is not to be undone."""
+    openings: list[str] = field(default_factory=list)
+    """The files as they were when the session began, and when what is to be undone did."""
 
     def histories(self, disk: dict[bytes, Disk]) -> list[PathHistory]:
         """What is known of each path that was looked at."""
@@ -68,6 +73,10 @@ class Material:
             )
             for path, found in disk.items()
         ]
+
+    def plain(self) -> dict[bytes, list[Segment]]:
+        """The segments of each path, without their numbers."""
+        return {path: [each.segment for each in dated] for path, dated in self.segments.items()}
 
     def left(self, paths: Iterable[bytes], reason: str) -> list[Entry]:
         """What to say of paths that are left as they are."""
@@ -117,6 +126,9 @@ def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Materia
     hiding = [each for each in pending if each.plan.kind != "files"]
     material = _gathered(root, changes, hiding)
     material.pending = pending
+    whole = yield from family_changes(session_id, 0)
+    material.lives = _gathered(root, whole, hiding).plain()
+    material.openings = yield from opening_snapshots(session_id, (0, boundary.pos))
     yield from _find_later(material, session_id)
     return material
 
@@ -124,6 +136,10 @@ def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Materia
 def _of_unrevert(session_id: str, root: str) -> Script[Material]:
     pending = yield from written(session_id)
     material = _gathered(root, [], pending)
+    # What counts here is what the reverts found, and what the worktree held before the first one.
+    material.lives = material.plain()
+    taken = [each.plan.data.snapshot for each in pending[:1]]
+    material.openings = [snapshot for snapshot in taken if snapshot is not None]
     yield from _find_later(material, session_id)
     return material
 

@@ -1,10 +1,10 @@
 """From what is to be undone to a plan: lock the files, look at them, plan; nothing is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import RootBusy, SnapshotError
@@ -17,10 +17,12 @@ from kedge.engine.reverting.noting import notes_of
 from kedge.engine.reverting.receipts import receipt_of
 from kedge.engine.timeline.timeline import UNPROTECTED
 from kedge.engine.undo.planning import Entry, Plan, Strategy, plan
+from kedge.engine.undo.safety import Content, Facts, content_of
 from kedge.snapshot.async_ordering import AsyncOrdered
 from kedge.snapshot.asynchronous import AsyncSnapshots
 from kedge.snapshot.disk import Disk, Obstacle
-from kedge.snapshot.values import Outcome, Snapshot
+from kedge.snapshot.snapshots import Snapshots
+from kedge.snapshot.values import Outcome, Present, Snapshot
 from kedge.store.verbs.plans import is_among
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from kedge.engine.session import Session
     from kedge.store.verbs.boundaries import Boundary
 
+_log = logging.getLogger(__name__)
 _BUSY = Obstacle(Outcome.CONFLICT, "another session is writing it")
 _LEFT = "files were left as they are"
 _NOT_ASKED = "it was not asked for"
@@ -116,7 +119,8 @@ class Preparing:
         snapshot = await self._snapshot(order)
         free = [path for path in self._paths if path not in busy]
         disk = await order.look(free, session=session.id)
-        made = await self._plan(snapshots, disk | dict.fromkeys(sorted(busy), _BUSY))
+        facts = Evidence(self._material, snapshots.snapshots, order, snapshot)
+        made = await self._plan(facts, disk | dict.fromkeys(sorted(busy), _BUSY))
         folders = await asyncio.to_thread(missing_folders, session.worktree, made.steps)
         return Prepared(
             plan=made,
@@ -144,17 +148,69 @@ class Preparing:
             # It is not needed: every path that is touched is looked at by itself.
             return None
 
-    async def _plan(self, snapshots: AsyncSnapshots, disk: dict[bytes, Disk]) -> Plan:
-        histories = self._material.histories(disk)
-        return await asyncio.to_thread(
-            partial(
-                plan,
-                histories,
-                snapshots.snapshots.read,
+    async def _plan(self, evidence: "Evidence", disk: dict[bytes, Disk]) -> Plan:
+        def work() -> Plan:
+            return plan(
+                self._material.histories(disk),
+                evidence.read,
                 strategy=self._asked.strategy,
                 made_folders=self._made_folders(),
+                facts=evidence.facts(disk),
+                has=evidence.has,
             )
-        )
+
+        return await asyncio.to_thread(work)
 
     def _made_folders(self) -> Sequence[bytes]:
         return [path for path in self._material.folders if self._asked.includes(path)]
+
+
+class Evidence:
+    """What the planner and its last check may ask about, read when they do; used in a thread."""
+
+    def __init__(
+        self,
+        material: Material,
+        snapshots: Snapshots,
+        order: AsyncOrdered,
+        now: Snapshot | None,
+    ) -> None:
+        self._material = material
+        self._snapshots = snapshots
+        self._order = order
+        self._now = now
+        self.read = snapshots.read
+        self.has = snapshots.has
+
+    def facts(self, paths: Collection[bytes]) -> Facts:
+        """What is known of the session beside what is to be undone."""
+        displaced: set[Content] = set()
+        opening: dict[bytes, Content] = {}
+        now = None if self._now is None else self._now.id
+        for tree in self._material.openings:
+            try:
+                replaced = self._snapshots.replaced(tree, now)
+                # What stands where it stood is found by the paths of the plan alone.
+                rest = [path for path in paths if path not in replaced]
+                opening |= _contents(self._snapshots.held(tree, rest))
+            except SnapshotError as error:
+                # Undoing has to be possible with a damaged store too: this costs one precaution.
+                _log.warning("the snapshot %s cannot be read: %s", tree, error)
+                continue
+            displaced.update(_contents(replaced).values())
+        return Facts(
+            lives=self._material.lives,
+            opening=opening,
+            displaced=displaced,
+            elsewhere=self._elsewhere,
+        )
+
+    def _elsewhere(self, contents: Collection[Content]) -> dict[Content, list[bytes]]:
+        found: dict[Content, list[bytes]] = {}
+        for path, state in self._order.holding({blob for blob, _ in contents}):
+            found.setdefault(content_of(state), []).append(path)
+        return found
+
+
+def _contents(states: Mapping[bytes, Present]) -> dict[bytes, Content]:
+    return {path: content_of(state) for path, state in states.items()}

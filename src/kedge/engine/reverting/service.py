@@ -132,6 +132,7 @@ class Reverts:
             machine=self._engine.timeline.machine,
             partID=self._engine.ids.part(),
             folders=list(prepared.plan.folders),
+            needs={step.number: list(step.needs) for step in prepared.plan.steps if step.needs},
             made=list(prepared.folders),
             receipt=receipt,
         )

@@ -27,7 +27,7 @@ from kedge.engine.timeline.formats import (
 )
 from kedge.engine.timeline.timeline import Taken, Timeline, home_of
 from kedge.snapshot.asynchronous import AsyncSnapshots
-from kedge.snapshot.values import Snapshot, State
+from kedge.snapshot.values import Change, Present, Snapshot, State, Uncovered
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.changes import Home, NewChange, add_changes, set_seen
 from kedge.store.verbs.timeline import (
@@ -171,11 +171,28 @@ def _is_alone(calls: Sequence[Running], me: Running) -> bool:
 async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) -> list[NewChange]:
     """What cannot be told, so that a receipt can say so."""
     first, last = sightings[0].snapshot, sightings[-1].snapshot
-    found = await snapshots.uncovered_changes(first, last) if first.notes != last.notes else {}
+    if first.notes == last.notes:
+        return []
+    changes = await snapshots.uncovered_changes(first, last)
+    hidden = [change.path for change in changes if isinstance(change.before, Present)]
+    now = await snapshots.identify(hidden) if hidden else {}
     return [
-        NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
-        for path, reason in sorted(found.items())
+        NewChange(
+            path=change.path, before=None, after=None, source="uncovered", reason=_why(change)
+        )
+        for change in changes
+        # A file that is only ignored, and otherwise as it was, is not worth a word.
+        if change.path not in now or now[change.path] != change.before
     ]
+
+
+def _why(change: Change) -> str:
+    if not isinstance(change.after, Uncovered):
+        assert isinstance(change.before, Uncovered)
+        return change.before.reason
+    if not isinstance(change.before, Present):
+        return change.after.reason
+    return f"{change.after.reason}; what it held before is kept as {change.before.blob}"
 
 
 async def _points(
@@ -191,21 +208,20 @@ async def _points(
             for change in await snapshots.changes(one, other):
                 known = states.setdefault(change.path, {})
                 known[index - 1], known[index] = change.before, change.after
-    for path, known in states.items():
-        if not known:
-            # It is the same in all of them.
-            known[0] = await snapshots.state(sightings[0].snapshot, path)
-    return {path: _filled(known, sightings) for path, known in states.items()}
-
-
-def _filled(known: Mapping[int, State], sightings: Sequence[_Sighting]) -> list[Point]:
-    """A path's state in every snapshot, from those in which it was not as in the one before."""
-    state = known[min(known)]
-    points = []
+    # A snapshot is asked wherever the changes leave a gap: a path that comes or goes while it is
+    # ignored is no change of content, but it must not be taken for absent before or after that.
     for index, sighting in enumerate(sightings):
-        state = known.get(index, state)
-        points.append(Point.seen(sighting.asked, sighting.number, state))
-    return points
+        missing = [path for path, known in states.items() if index not in known]
+        if missing:
+            for path, state in (await snapshots.states(sighting.snapshot, missing)).items():
+                states[path][index] = state
+    return {
+        path: [
+            Point.seen(sighting.asked, sighting.number, known[index])
+            for index, sighting in enumerate(sightings)
+        ]
+        for path, known in states.items()
+    }
 
 
 def _declared(calls: Sequence[Call], worktree: str) -> dict[bytes, list[Declared]]:

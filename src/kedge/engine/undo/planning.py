@@ -8,15 +8,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
-from kedge.domain.errors import InvariantBroken
+from kedge.domain.errors import InvariantBroken, ObjectMissing
 from kedge.domain.receipts import ReceiptOutcome
 from kedge.engine.undo.merging import Contents
 from kedge.engine.undo.placing import folders_to_remove, placed
-from kedge.engine.undo.segments import PathHistory
+from kedge.engine.undo.safety import Facts, check
+from kedge.engine.undo.segments import Known, PathHistory
 from kedge.engine.undo.wishes import EntrySource, Wish, merged, overwritten
 from kedge.snapshot.files.steps import Step
 from kedge.snapshot.values import Present
+
+_Needs: TypeAlias = dict[bytes, tuple[bytes, ...]]
 
 
 class Strategy(StrEnum):
@@ -45,7 +49,7 @@ class Plan:
     """What is to be done, and what can be said of it before it is."""
 
     steps: tuple[Step, ...]
-    """Deletions, then writes; to be carried out in this order."""
+    """Deletions and writes; `apply` knows in which order they go."""
     contents: dict[str, bytes]
     """Blobs that merging made; to be stored before anything is written."""
     folders: tuple[bytes, ...]
@@ -60,20 +64,27 @@ def plan(
     *,
     strategy: Strategy = Strategy.MERGE,
     made_folders: Iterable[bytes] = (),
+    facts: Facts | None = None,
+    has: Callable[[str], bool] | None = None,
 ) -> Plan:
-    """How to undo what the histories say; `read` answers the bytes of a blob."""
+    """How to undo what the histories say; `read` answers the bytes of a blob, and `has` whether
+    there is one.
+
+    `facts` is what the last check may know beside the histories.
+    """
     _check_paths(histories)
     contents = Contents(read)
-    wishes = placed(
-        [
-            overwritten(history) if strategy is Strategy.OVERWRITE else merged(history, contents)
-            for history in sorted(histories, key=lambda each: each.path)
-        ]
-    )
+    ordered = sorted(histories, key=lambda each: each.path)
+    by_overwriting = strategy is Strategy.OVERWRITE
+    wishes = [overwritten(each) if by_overwriting else merged(each, contents) for each in ordered]
+    wishes = placed(wishes if has is None else [_possible(wish, contents, has) for wish in wishes])
+    needs: _Needs = {}
+    if not by_overwriting:
+        wishes, needs = _checked(wishes, ordered, facts or Facts.of(ordered), contents)
     folders = folders_to_remove(wishes, made_folders)
     if strategy is Strategy.ABORT and any(_is_conflict(wish) for wish in wishes):
         wishes, folders = [_aborted(wish) for wish in wishes], ()
-    steps = _steps(wishes)
+    steps = _steps(wishes, needs)
     return Plan(
         steps=steps,
         contents=_made_for(steps, contents),
@@ -91,6 +102,40 @@ def _check_paths(histories: Sequence[PathHistory]) -> None:
             raise InvariantBroken(f"a path with {count} histories in one plan: {path!r}")
 
 
+def _possible(wish: Wish, contents: Contents, has: Callable[[str], bool]) -> Wish:
+    """The wish, given up if what should be written is lost: that costs this path alone."""
+    if not wish.writes or not isinstance(wish.want, Present):
+        return wish
+    blob = wish.want.blob
+    if blob in contents.made or blob == _blob(wish.now) or has(blob):
+        return wish
+    return wish.given_up(ReceiptOutcome.SKIPPED, str(ObjectMissing(blob)))
+
+
+def _blob(state: Known) -> str | None:
+    return state.blob if isinstance(state, Present) else None
+
+
+def _checked(
+    wishes: list[Wish], histories: Sequence[PathHistory], facts: Facts, contents: Contents
+) -> tuple[list[Wish], _Needs]:
+    """The wishes without those that would lose something, and what the others depend on."""
+    by_path = {history.path: history for history in histories}
+    while True:
+        verdict = check(wishes, by_path, facts, contents.get)
+        if not verdict.withheld:
+            return wishes, verdict.needs
+        # What stays may leave no room for another path.
+        wishes = placed(
+            [
+                wish.given_up(ReceiptOutcome.CONFLICT, verdict.withheld[wish.path])
+                if wish.path in verdict.withheld
+                else wish
+                for wish in wishes
+            ]
+        )
+
+
 def _is_conflict(wish: Wish) -> bool:
     return wish.outcome is ReceiptOutcome.CONFLICT
 
@@ -101,14 +146,19 @@ def _aborted(wish: Wish) -> Wish:
     return wish.given_up(ReceiptOutcome.SKIPPED, "nothing was done, because other files conflict")
 
 
-def _steps(wishes: Sequence[Wish]) -> tuple[Step, ...]:
-    # A file must be gone before a folder takes its place, and the reverse.
+def _steps(wishes: Sequence[Wish], needs: _Needs) -> tuple[Step, ...]:
     ordered = [
         *(wish for wish in wishes if wish.deletes),
         *(wish for wish in wishes if wish.writes),
     ]
     return tuple(
-        Step(number=number, path=wish.path, expect=wish.now, want=wish.want)
+        Step(
+            number=number,
+            path=wish.path,
+            expect=wish.now,
+            want=wish.want,
+            needs=needs.get(wish.path, ()),
+        )
         for number, wish in enumerate(ordered)
     )
 

@@ -43,6 +43,8 @@ class Step:
     path: bytes
     expect: State
     want: State
+    needs: tuple[bytes, ...] = ()
+    """Paths of which one must hold the expected content before it may go from here."""
 
     @property
     def folder(self) -> bytes:

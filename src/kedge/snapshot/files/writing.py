@@ -97,6 +97,23 @@ class Writer:
                 for start in range(0, len(writes), _BATCH):
                     yield from self._write(writes[start : start + _BATCH])
 
+    def refuse(self, step: Step, reason: str) -> Result:
+        """Leave a path as it is; one that is as wanted already needs nothing."""
+        result = self._compared(step) or Result(step.path, Outcome.CONFLICT, reason)
+        if self._on_result is not None:
+            self._on_result(result)
+        return result
+
+    def _compared(self, step: Step) -> Result | None:
+        try:
+            writable_components(step.path)
+            with self._root.folder(step.folder) as dir_fd:
+                return _compare(Spot(step, dir_fd, self._tag))
+        except (FolderAbsent, FolderBlocked):
+            return Result(step.path, Outcome.UNCHANGED)
+        except (PathRefused, OSError) as error:
+            return skipped(step, error)
+
     def remove_if_empty(self, folder: bytes) -> bool:
         """Remove a folder, never what is in it; whether it is gone by this."""
         removed = folders.remove_if_empty(self._root, folder)

@@ -32,6 +32,7 @@ class Folder:
         "folders",
         "gone",
         "ignore",
+        "large",
         "name",
         "notes",
         "own",
@@ -53,6 +54,8 @@ class Folder:
         self.files: dict[bytes, File] = {}
         self.folders: dict[bytes, Folder] = {}
         self.uncovered: dict[bytes, Reason] = {}
+        self.large: dict[bytes, bytes] = {}
+        """Of uncovered files that are too large, what tells whether they changed."""
         self.signature: Stamp | None = None
         """Its stat data when it was listed; None when it has to be listed again."""
         self.space = space

@@ -3,6 +3,7 @@
 Content is only ever read through descriptors that were opened without following a symlink.
 """
 
+import os
 import stat
 import time
 from collections.abc import Callable
@@ -72,6 +73,19 @@ class Keeper:
             self.drop(folder, name)
         else:
             self._fail(folder, name, REASONS[found])
+            if found is Failure.TOO_LARGE:
+                self._stamp(folder, fd, name)
+
+    def _stamp(self, folder: Folder, fd: int, name: bytes) -> None:
+        """Note the stat data of a file that is too large, so that a change of it can be told."""
+        try:
+            status = os.lstat(name, dir_fd=fd)
+        except FileNotFoundError:
+            return  # the next look finds it gone
+        stamp = b"%d %d %d" % (status.st_size, status.st_ctime_ns, status.st_ino)
+        if folder.large.get(name) != stamp:
+            folder.large[name] = stamp
+            self.note_change(folder, name)
 
     def _fail(self, folder: Folder, name: bytes, reason: Reason) -> None:
         if reason is not Reason.SPECIAL:

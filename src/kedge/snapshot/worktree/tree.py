@@ -7,7 +7,7 @@ from kedge.domain.errors import SnapshotError
 from kedge.snapshot.files.opening import Root
 from kedge.snapshot.files.reading import stamp_of
 from kedge.snapshot.values import Reason
-from kedge.snapshot.worktree.entries import Folder
+from kedge.snapshot.worktree.entries import File, Folder
 from kedge.snapshot.worktree.keeping import Keeper, Limits, Place
 from kedge.snapshot.worktree.listing import Lister
 from kedge.snapshot.worktree.remembering import Nothing
@@ -271,6 +271,15 @@ class Worktree:
     ) -> Trees:
         """Have the trees of what is known written; unchanged ones are not."""
         return write_trees(self.top, self.base, put_tree, put_blob)
+
+    def holding(self, blobs: Set[bytes]) -> list[tuple[bytes, File]]:
+        """The paths at which these blobs are, as far as was known at the last refresh."""
+        return [
+            (self._path_at(folder, name), file)
+            for folder in self.top.everything()
+            for name, file in folder.files.items()
+            if file.blob in blobs
+        ]
 
     def unstable(self) -> tuple[bytes, ...]:
         """The paths that changed whenever the last refresh tried to read them."""

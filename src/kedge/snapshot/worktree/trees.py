@@ -7,6 +7,7 @@ from operator import attrgetter
 from stat import S_IFREG, S_ISLNK, S_IXUSR
 
 from kedge.snapshot.objects.formats import EMPTY_TREE, encode_tree
+from kedge.snapshot.values import Reason
 from kedge.snapshot.worktree.entries import Folder
 from kedge.snapshot.worktree.keeping import git_mode
 
@@ -60,7 +61,8 @@ def _file_entries(folder: Folder) -> list[Entry]:
 def _note_entries(folder: Folder, base: tuple[int, int], put_blob: Put) -> list[Entry]:
     plain, executable = base
     entries = [
-        (name, _FILE_MODE, put_blob(reason.encode())) for name, reason in folder.uncovered.items()
+        (name, _FILE_MODE, put_blob(_uncovered_note(folder, name, reason)))
+        for name, reason in folder.uncovered.items()
     ]
     for name, file in folder.files.items():
         bits = file.mode & 0o7777
@@ -70,6 +72,12 @@ def _note_entries(folder: Folder, base: tuple[int, int], put_blob: Put) -> list[
         (name, _FOLDER_MODE, below.notes) for name, below in folder.folders.items() if below.notes
     ]
     return entries
+
+
+def _uncovered_note(folder: Folder, name: bytes, reason: Reason) -> bytes:
+    if reason is Reason.LARGE and name in folder.large:
+        return b"%b %b" % (reason.encode(), folder.large[name])
+    return reason.encode()
 
 
 def _put(put_tree: Put, entries: list[Entry]) -> bytes:

@@ -85,6 +85,17 @@ def snapshot_at(session_id: str, message_id: str) -> Script[str]:
     return str(snapshot)
 
 
+def opening_snapshots(session_id: str, positions: Iterable[int]) -> Script[list[str]]:
+    """The files as the first step from each position on found them, as far as that is known."""
+    found: dict[str, None] = {}
+    for pos in positions:
+        step = yield from _before_answer(session_id, pos - 1)
+        snapshot = None if step is None else msgspec.json.decode(step).get("snapshot")
+        if snapshot is not None:
+            found[snapshot] = None
+    return list(found)
+
+
 def _before_answer(session_id: str, pos: int) -> Script[str | None]:
     answer = yield from row("message_next_answer", session_id=session_id, pos=pos)
     if answer is not None:

@@ -40,7 +40,13 @@ def undone_changes(plans: Sequence[StoredPlan]) -> Script[dict[ChangeKey, Stored
             # A subtask may have gone on since, or may bring back what it had taken out itself.
             is_own = change.session_id == plan.session_id
             is_gone = is_own or change.path_from(plan.worktree) in wrote
-            if is_gone and change.timeline < plan.timeline and _decides(plan, left, change):
+            # What is shared nobody undoes, also where the session's own change to the path went.
+            if (
+                change.source != "shared"
+                and is_gone
+                and change.timeline < plan.timeline
+                and _decides(plan, left, change)
+            ):
                 undone[change.key] = change
     return undone
 

@@ -1,0 +1,344 @@
+"""Ways in which an undo once lost somebody's bytes, or was silent about them; see issue G1."""
+
+import hashlib
+import re
+import subprocess
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kedge.domain.failpoints import armed
+from kedge.engine.engine import Engine
+from kedge.engine.session import Session
+from kedge.engine.settings import Settings
+from tests.engine.places import Place
+from tests.engine.repositories import repository
+from tests.engine.reverting.scene import Crash, crash, lines, names, put, shell, told, turn, write
+
+USER = "SECRET=user\n"
+AGENT = "SECRET=agent\n"
+
+
+async def rewrite_ignored(shelling: Session, writing: Session, env: Path) -> None:
+    """While one session's command runs, a session deletes an ignored file and writes it anew, and
+    a snapshot falls in between."""
+    async with AsyncExitStack() as stack:
+        command = await stack.enter_async_context(shelling.turn("Run it"))
+        step = await stack.enter_async_context(command.step())
+        await stack.enter_async_context(step.tool("bash", {}, effects="unknown"))
+        if writing is not shelling:
+            own = await stack.enter_async_context(writing.turn("Write it"))
+            step = await stack.enter_async_context(own.step())
+        await write(step, env, None)
+        await (await shelling.snapshots()).track()
+        async with step.tool("bash", {}, effects="unknown"):
+            pass
+        await write(step, env, AGENT)
+
+
+def ignore_env(folder: Path) -> Path:
+    """A file of the user that git does not know."""
+    repository(folder)
+    put(folder / ".gitignore", ".env\n")
+    put(folder / ".env", USER)
+    return folder / ".env"
+
+
+async def test_an_ignored_file_of_the_user_comes_back(engine: Engine, folder: Path) -> None:
+    """Declared calls deleted and rewrote it while a command of the same session ran."""
+    env = ignore_env(folder)
+    session = await engine.sessions.create()
+    await rewrite_ignored(session, session, env)
+    first = (await session.messages()).messages[0].info.id
+    receipt = await session.revert(first)
+    assert told(receipt) == {".env": "restored"}
+    assert env.read_text() == USER
+    await session.unrevert()
+    assert env.read_text() == AGENT
+
+
+async def test_an_ignored_file_belongs_to_the_session_that_wrote_it(
+    engine: Engine, folder: Path
+) -> None:
+    """Not to the one whose command ran meanwhile."""
+    env = ignore_env(folder)
+    shelling, writing = await engine.sessions.create(), await engine.sessions.create()
+    await rewrite_ignored(shelling, writing, env)
+    first = (await shelling.messages()).messages[0].info.id
+    assert told(await shelling.revert(first)) == {}
+    assert env.read_text() == AGENT
+    first = (await writing.messages()).messages[0].info.id
+    assert told(await writing.revert(first)) == {".env": "restored"}
+    assert env.read_text() == USER
+
+
+async def test_a_file_that_becomes_ignored_between_two_snapshots_is_not_taken_for_absent(
+    engine: Engine, folder: Path
+) -> None:
+    """It is deleted, then ignored and there again, and a declared call finds it."""
+    repository(folder)
+    note = folder / "note"
+    put(note, "old\n")
+    session = await engine.sessions.create()
+    async with (
+        session.turn("Go on") as begun,
+        begun.step() as step,
+        step.tool("bash", {}, effects="unknown"),
+    ):
+        note.unlink()
+        async with step.tool("bash", {}, effects="unknown"):
+            pass
+        put(folder / ".gitignore", "note\n")
+        put(note, "private\n")
+        async with step.tool("bash", {}, effects="unknown"):
+            pass
+        await write(step, note, "agent\n")
+    receipt = await session.revert(begun.message.id)
+    assert note.exists()
+    assert told(receipt)["note"] in ("restored", "conflict", "skipped")
+
+
+async def test_undoing_a_move_keeps_what_a_person_wrote(engine: Engine, folder: Path) -> None:
+    """The old name is in conflict, so the new one holds the only copy and stays."""
+    notes, archive = folder / "notes.txt", folder / "archive.txt"
+    put(notes, lines())
+    session = await engine.sessions.create()
+    first = await turn(session, (notes, lines((4, "agent"))))
+    put(notes, lines((4, "person")))
+    await shell(session, partial(notes.rename, archive))
+    preview = await session.revert(first, dry_run=True)
+    receipt = await session.revert(first)
+    assert told(receipt) == told(preview) == {"archive.txt": "conflict", "notes.txt": "conflict"}
+    assert archive.read_text() == lines((4, "person"))
+    reasons = {entry.path: entry.reason or "" for entry in receipt.files}
+    assert "only copy" in reasons["archive.txt"]
+    await turn(session)
+    assert archive.read_text() == lines((4, "person"))
+
+
+async def test_undoing_a_plain_move_moves_back(engine: Engine, folder: Path) -> None:
+    """What is deleted at the new name is written at the old one."""
+    put(folder / "a", "text\n")
+    session = await engine.sessions.create()
+    first = await shell(session, partial((folder / "a").rename, folder / "b"))
+    assert told(await session.revert(first)) == {"a": "recreated", "b": "deleted"}
+    assert names(folder) == ["a"]
+    await session.unrevert()
+    assert names(folder) == ["b"]
+
+
+async def test_a_move_back_that_somebody_prevents_leaves_the_new_name(
+    engine: Engine, folder: Path
+) -> None:
+    """Removals come last, and only where what they take was written elsewhere."""
+    old, new = folder / "old", folder / "new"
+    put(old, "text\n")
+    session = await engine.sessions.create()
+    first = await shell(session, partial(old.rename, new))
+    with armed("before-apply", partial(put, old, "by a person\n")):
+        receipt = await session.revert(first)
+    assert told(receipt) == {"old": "conflict", "new": "conflict"}
+    assert new.read_text() == "text\n"
+    assert old.read_text() == "by a person\n"
+
+
+async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place) -> None:
+    """What a step needs is stored with the plan."""
+    old, new = place.folder / "old", place.folder / "new"
+    put(old, "text\n")
+    async with place.open() as engine:
+        session = await engine.sessions.create()
+        first = await shell(session, partial(old.rename, new))
+        with armed("before-apply", crash), pytest.raises(Crash):
+            await session.revert(first)
+    put(old, "by a person\n")
+    async with place.open() as engine:
+        session = await engine.sessions.get(session.id)
+        await engine.reverts.recover_session(session.id)
+        assert new.read_text() == "text\n"
+        assert old.read_text() == "by a person\n"
+
+
+async def test_an_unreverted_move_keeps_what_it_cannot_move(engine: Engine, folder: Path) -> None:
+    """The new name is taken by then, so that the old one holds the only copy."""
+    old, new = folder / "old", folder / "new"
+    put(old, "text\n")
+    session = await engine.sessions.create()
+    await session.revert(await shell(session, partial(old.rename, new)))
+    put(new, "by a person\n")
+    assert told(await session.unrevert()) == {"new": "conflict", "old": "conflict"}
+    assert old.read_text() == "text\n"
+    assert new.read_text() == "by a person\n"
+
+
+async def test_a_copy_whose_original_a_person_removed_stays(engine: Engine, folder: Path) -> None:
+    """It is the last copy of what was there before the session."""
+    put(folder / "original", "theirs\n")
+    session = await engine.sessions.create()
+    first = await shell(session, lambda: put(folder / "copy", "theirs\n"))
+    (folder / "original").unlink()
+    assert told(await session.revert(first)) == {"copy": "conflict"}
+    assert (folder / "copy").read_text() == "theirs\n"
+
+
+async def test_a_copy_goes_while_its_original_is_there(engine: Engine, folder: Path) -> None:
+    """Nothing is lost with it."""
+    put(folder / "original", "theirs\n")
+    session = await engine.sessions.create()
+    first = await shell(session, lambda: put(folder / "copy", "theirs\n"))
+    assert told(await session.revert(first)) == {"copy": "deleted"}
+    assert names(folder) == ["original"]
+
+
+async def test_a_turn_that_put_the_old_text_back_can_be_undone(
+    engine: Engine, folder: Path
+) -> None:
+    """The session had taken that text out itself, in a turn that stays."""
+    put(folder / "a", "old\n")
+    session = await engine.sessions.create()
+    first = await turn(session, (folder / "a", "new\n"))
+    second = await turn(session, (folder / "a", "old\n"))
+    assert told(await session.revert(second)) == {"a": "restored"}
+    assert (folder / "a").read_text() == "new\n"
+    assert told(await session.revert(first)) == {"a": "restored"}
+    assert (folder / "a").read_text() == "old\n"
+
+
+def lose(data: Path, content: str) -> None:
+    """Remove a blob from the closed stores of a data folder, as a damaged disk would."""
+    name = hashlib.sha1(b"blob %d\0" % len(content) + content.encode()).hexdigest()
+    for store in (data / "snapshots").iterdir():
+        for pack in (store / "objects" / "pack").glob("*.pack"):
+            packed = pack.read_bytes()
+            for file in pack.parent.glob(f"{pack.stem}.*"):
+                file.unlink()
+            subprocess.run(
+                ["git", "--git-dir", store, "unpack-objects", "-q"], input=packed, check=True
+            )
+        (store / "objects" / name[:2] / name[2:]).unlink()
+
+
+async def test_a_missing_object_costs_its_own_path_alone(place: Place, tmp_path: Path) -> None:
+    """A dry run says so, a revert does all the others, and so does the way back."""
+    data = tmp_path / "data"
+    for name in "ab":
+        put(place.folder / name, f"old {name}\n")
+    async with place.open(data_dir=data) as engine:
+        session = await engine.sessions.create()
+        changes = [(place.folder / name, f"new {name}\n") for name in "abc"]
+        first = await turn(session, *changes)
+    lose(data, "old a\n")
+    async with place.open(data_dir=data) as engine:
+        session = await engine.sessions.get(session.id)
+        preview = await session.revert(first, dry_run=True)
+        receipt = await session.revert(first)
+        expected = {"a": "skipped", "b": "restored", "c": "deleted"}
+        assert told(receipt) == told(preview) == expected
+        assert "lacks the object" in (receipt.files[0].reason or "")
+        assert (place.folder / "a").read_text() == "new a\n"
+        assert (place.folder / "b").read_text() == "old b\n"
+        assert told(await session.unrevert()) == {"b": "restored", "c": "recreated"}
+        for path, text in changes:
+            assert path.read_text() == text
+
+
+# What is told
+
+
+async def test_a_diff_shows_what_the_session_deleted_of_others(
+    engine: Engine, folder: Path
+) -> None:
+    """A person added a line between two edits of the session, and the second took it out."""
+    file = folder / "a"
+    put(file, lines())
+    session = await engine.sessions.create()
+    first = await turn(session, (file, lines((1, "one"))))
+    put(file, lines((1, "one")) + "by a person\n")
+    await turn(session, (file, lines((1, "one"), (3, "three"))))
+    (diff,) = await session.diff()
+    assert (diff.additions, diff.deletions) == (2, 3)
+    assert "-by a person" in (diff.patch or "")
+    assert session.info.summary is not None
+    assert (session.info.summary.additions, session.info.summary.deletions) == (2, 3)
+    await session.revert(first)
+    assert file.read_text() == lines() + "by a person\n"
+
+
+async def test_a_file_that_the_session_made_and_a_person_wrote_on_was_deleted(
+    engine: Engine, folder: Path
+) -> None:
+    """The diff says that the person's lines went."""
+    file = folder / "a"
+    session = await engine.sessions.create()
+    await turn(session, (file, "1\n"))
+    put(file, "1\n2\n3\n")
+    await turn(session, (file, None))
+    assert sum(diff.deletions for diff in await session.diff()) == 3
+
+
+async def test_a_receipt_names_a_file_that_was_overwritten_and_ignored(
+    engine: Engine, folder: Path
+) -> None:
+    """Its old bytes are in the snapshot before the command; one that was only ignored is not
+    named."""
+    repository(folder)
+    put(folder / "mine", "by a person\n")
+    put(folder / "same", "by a person too\n")
+    session = await engine.sessions.create()
+
+    def overwrite() -> None:
+        put(folder / "mine", "by the command\n")
+        put(folder / ".gitignore", "mine\nsame\n")
+
+    first = await shell(session, overwrite)
+    receipt = await session.revert(first)
+    assert told(receipt) == {".gitignore": "deleted", "mine": "skipped"}
+    reason = {entry.path: entry.reason or "" for entry in receipt.files}["mine"]
+    (blob,) = re.findall("[0-9a-f]{40}", reason)
+    assert await (await session.snapshots()).read(blob) == b"by a person\n"
+
+
+async def test_a_receipt_names_a_file_over_the_limit_that_a_command_wrote(place: Place) -> None:
+    """Made, changed or deleted; one that nobody touched is not named."""
+    for name in ("changed", "same", "gone"):
+        put(place.folder / name, "x" * 2000)
+    async with place.open(settings=Settings(snapshot_file_size=1000)) as engine:
+        session = await engine.sessions.create()
+
+        def work() -> None:
+            put(place.folder / "changed", "y" * 2000)
+            put(place.folder / "made", "y" * 2000)
+            (place.folder / "gone").unlink()
+
+        first = await shell(session, work)
+        receipt = await session.revert(first)
+    assert told(receipt) == dict.fromkeys(("changed", "gone", "made"), "skipped")
+    assert all("large" in (entry.reason or "") for entry in receipt.files)
+
+
+async def test_what_was_shared_is_told_again_after_a_final_revert(
+    engine: Engine, folder: Path
+) -> None:
+    """At a path where the session's own change went, what several sessions did stays, and later
+    receipts say so."""
+    file = folder / "a"
+    put(file, lines())
+    one, other = await engine.sessions.create(), await engine.sessions.create()
+    kept = await turn(one)
+    async with AsyncExitStack() as stack:
+        for session in (one, other):
+            begun = await stack.enter_async_context(session.turn("Run it"))
+            step = await stack.enter_async_context(begun.step())
+            await stack.enter_async_context(step.tool("bash", {}, effects="unknown"))
+        put(file, lines((1, "shared")))
+    own = await turn(one, (file, lines((1, "shared"), (7, "own"))))
+    boundary = (await one.messages()).messages[2].info.id
+    assert boundary != own
+    receipt = await one.revert(boundary)
+    assert told(receipt) == {"a": "restored"}
+    assert file.read_text() == lines((1, "shared"))
+    assert "several sessions" in (receipt.files[0].reason or "")
+    await turn(one)
+    assert told(await one.revert(kept)) == {"a": "shared"}

@@ -2,13 +2,14 @@
 carried out on a tree in memory, and the oracle judges. No disk, no database, no engine."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from kedge.engine.diffs.net import net_of
 from kedge.engine.undo.merging import Contents
 from kedge.engine.undo.planning import Plan, Strategy, plan
+from kedge.engine.undo.safety import Content, Facts, content_of
 from kedge.engine.undo.segments import Known, PathHistory, Segment
 from kedge.engine.undo.segments import Source as SegmentSource
 from kedge.snapshot.disk import Blocked, Disk, Folder
@@ -39,6 +40,7 @@ from tests.undo_fuzz.world import (
     Entries,
     Entry,
     File,
+    Place,
     Row,
     State,
     Tree,
@@ -64,21 +66,49 @@ class Case:
     blobs: Mapping[str, bytes]
     strategy: Strategy
     made_folders: Sequence[bytes]
+    lives: Mapping[bytes, Sequence[Segment]]
+    """All that the session did to each path, also what is not to be undone."""
+    openings: Sequence[Mapping[bytes, Present]]
+    """All that snapshots covered when the session began, and when what is to be undone did."""
     disk: Mapping[bytes, Present]
-    """All files of the worktree."""
-    opening: frozenset[str]
-    """The blobs that were there before the session."""
-    found: frozenset[str]
-    """The blobs that the session's changes found and that were not its own work."""
+    """All that a snapshot covers now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What the engine knows of a session beside what is to be undone."""
+
+    rows: Sequence[Row]
+    openings: Sequence[Tree]
 
 
 def planned(case: Case) -> Plan:
     """What kedge would do: the one place where the planner is called."""
+    paths = [history.path for history in case.histories]
+    opening: dict[bytes, Content] = {}
+    displaced: set[Content] = set()
+    for tree in case.openings:
+        for path, state in tree.items():
+            now = case.disk.get(path)
+            if now is None or now.blob != state.blob:
+                displaced.add(content_of(state))
+            elif path in paths:
+                opening[path] = content_of(state)
+
+    def elsewhere(contents: Collection[Content]) -> dict[Content, list[bytes]]:
+        found: dict[Content, list[bytes]] = {}
+        for path, state in case.disk.items():
+            if content_of(state) in contents:
+                found.setdefault(content_of(state), []).append(path)
+        return found
+
     return plan(
         case.histories,
         case.blobs.__getitem__,
         strategy=case.strategy,
         made_folders=case.made_folders,
+        facts=Facts(lives=case.lives, opening=opening, displaced=displaced, elsewhere=elsewhere),
+        has=case.blobs.__contains__,
     )
 
 
@@ -95,6 +125,12 @@ class PlannerRun:
         self._world = World()
         self._blobs: dict[str, bytes] = {}
         self._ids = 0
+        self._openings: dict[int, Tree] = {}
+        """What each step found, by the position of its message,"""
+        self._finishes: dict[int, Tree] = {}
+        """and what it left."""
+        self._before: dict[int, Tree] = {}
+        """What each revert found, by its number."""
         self._turns: set[str] = set()
         self._steps: set[str] = set()
         for name in SESSIONS:
@@ -153,6 +189,8 @@ class PlannerRun:
         if who not in self._steps:
             self._steps.add(who)
             self._world.answer(who, self._id())
+            answer = self._world.members[who].messages[-1]
+            self._openings[answer.pos] = self._finishes[answer.pos] = self._world.tree.copy()
 
     def _open(self, who: str) -> None:
         if not self._world.is_running(who):
@@ -168,6 +206,8 @@ class PlannerRun:
         if who in self._steps:
             self._steps.discard(who)
             self._world.look()
+            answer = self._world.members[who].messages[-1]
+            self._finishes[answer.pos] = self._world.tree.copy()
 
     def _end_turn(self, who: str) -> None:
         self._end_step(who)
@@ -208,10 +248,12 @@ class PlannerRun:
         place = places[-1 - action.back % len(places)][2]
         wanted = Wanted(action.strategy, action.scope, action.files)
         before, pending = self._world.tree.copy(), bool(self._world.members[who].pending)
-        applied, after, entries = self._undo(who, self._world.reverting(who, place), wanted)
+        rows, whole = self._world.reverting(who, place), self._reverting(who, place)
+        applied, after, entries = self._undo(who, rows, wanted, whole)
         if not applied:
             return
         self._world.reverted(who, place, wanted, after, entries)
+        self._before.setdefault(self._world.now, before)
         if action.and_back:
             self._unrevert(who)
             if not pending and self._world.tree.files != before.files:
@@ -221,14 +263,16 @@ class PlannerRun:
     def _unrevert(self, who: str) -> None:
         self._end_turn(who)
         if self._world.members[who].pending:
-            rows = self._world.unreverting(who)
-            _, after, entries = self._undo(who, rows, Wanted())
+            rows, whole = self._world.unreverting(who), self._unreverting(who)
+            _, after, entries = self._undo(who, rows, Wanted(), whole)
             self._world.unreverted(who, after, entries)
 
-    def _undo(self, who: str, rows: Sequence[Row], wanted: Wanted) -> tuple[bool, Tree, Entries]:
+    def _undo(
+        self, who: str, rows: Sequence[Row], wanted: Wanted, whole: Whole
+    ) -> tuple[bool, Tree, Entries]:
         """Plan, carry out and judge; the world does not know of it yet."""
         chosen = [row for row in rows if wanted.includes(row.record.path)]
-        made = planned(self._case(who, chosen, wanted))
+        made = planned(self._case(who, chosen, wanted, whole))
         self._blobs |= made.contents
         left = [row for row in rows if not row.is_folder and row not in chosen]
         seen = {row.record.path for row in left if self._segment(row).source in _SEEN}
@@ -249,37 +293,44 @@ class PlannerRun:
         judge(self._world, undoing, self._figures)
         return applied, after, entries
 
-    def _case(self, who: str, rows: Sequence[Row], wanted: Wanted) -> Case:
-        by_path: dict[str, list[Row]] = {}
-        for row in rows:
-            if not row.is_folder:
-                by_path.setdefault(row.record.path, []).append(row)
+    def _case(self, who: str, chosen: Sequence[Row], wanted: Wanted, whole: Whole) -> Case:
         return Case(
-            histories=[self._history(who, path, own) for path, own in by_path.items()],
+            histories=[self._history(who, path, own) for path, own in _by_path(chosen).items()],
             blobs=self._blobs,
             strategy=Strategy(wanted.strategy),
-            made_folders=[row.record.path.encode() for row in rows if row.is_folder],
-            disk={
-                path.encode(): self._present(file) for path, file in self._world.tree.files.items()
+            made_folders=[row.record.path.encode() for row in chosen if row.is_folder],
+            lives={
+                path.encode(): [self._segment(row) for row in rows]
+                for path, rows in _by_path(whole.rows).items()
             },
-            opening=frozenset(
-                self._present(file).blob for file in self._world.opening.files.values()
-            ),
-            found=self._found(who),
+            openings=[self._covered(tree) for tree in whole.openings],
+            disk=self._covered(self._world.tree),
         )
 
-    def _found(self, who: str) -> frozenset[str]:
-        """Contents that the session's changes met, unless it had left them there itself."""
-        found: set[str] = set()
-        left: dict[str, State] = {}
-        for row in sorted(self._world.members[who].rows, key=lambda row: row.record.number):
-            record = row.record
-            if row.is_folder or record.source == "shared":
-                continue
-            if record.before is not None and left.get(record.path) != record.before:
-                found.add(self._present(record.before).blob)
-            left[record.path] = record.after
-        return frozenset(found)
+    def _covered(self, tree: Tree) -> dict[bytes, Present]:
+        """What a snapshot holds of a tree."""
+        return {
+            path.encode(): self._present(file)
+            for path, file in tree.files.items()
+            if self._world.is_covered(path)
+        }
+
+    def _reverting(self, who: str, place: Place) -> Whole:
+        """All that a revert may know of its session."""
+        found = [self._opening(who, pos) for pos in (0, place.pos)]
+        return Whole(self._world.reverting(who, Place(0)), [tree for tree in found if tree])
+
+    def _opening(self, who: str, pos: int) -> Tree | None:
+        """The files as the first step from a position on found them, or the last one left them."""
+        answers = [each.pos for each in self._world.members[who].messages if not each.is_prompt]
+        later = [self._openings[answer] for answer in answers if answer >= pos]
+        earlier = [self._finishes[answer] for answer in answers if answer < pos]
+        return next(iter([*later, *earlier[::-1]]), None)
+
+    def _unreverting(self, who: str) -> Whole:
+        """All that an unrevert may know."""
+        first = self._world.members[who].pending[0].number
+        return Whole(self._world.unreverting(who), [self._before[first]])
 
     def _history(self, who: str, path: str, rows: Sequence[Row]) -> PathHistory:
         first = rows[0].record.number
@@ -364,6 +415,14 @@ class PlannerRun:
 
 def _lines(state: Known, contents: Contents) -> tuple[bytes, ...]:
     return lines(contents.get(state.blob)) if isinstance(state, Present) else ()
+
+
+def _by_path(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row.is_folder:
+            found.setdefault(row.record.path, []).append(row)
+    return found
 
 
 @lru_cache(50_000)

@@ -338,6 +338,10 @@ class World:
             return source, False
         return (source if path in self._captured else "unseen"), True
 
+    def is_covered(self, path: str) -> bool:
+        """Whether snapshots hold a path."""
+        return not is_ignored(path) or path in self._captured
+
     def unsettled(self) -> list[Record]:
         """What happened since somebody looked."""
         return [
@@ -519,7 +523,8 @@ class World:
         member.rows = [row for row in member.rows if row.plan not in pending]
         left = {path for path, each in entries.items() if each.outcome in LEFT}
         undone = [record for done in pending for record in done.records]
-        self.void |= {record for record in (*undone, *written) if record.path not in left}
+        put_back = {record.path for record in written} - left
+        self.void |= {record for record in (*undone, *written) if record.path in put_back}
         for done in pending:
             kept = [each for each in done.records if each.path in left]
             if kept:

@@ -28,8 +28,8 @@ def fuzz(level: Level, rounds: int, seed: int, *, figures: Counter[str]) -> None
 
 
 def program_of(level: Level, seed: int) -> Program:
-    """The program of a seed; on disk every third one has a process killed."""
-    return Generator(seed, kills=level == "disk" and seed % 3 == 0).program()
+    """The program of a seed; on disk every third one has a process killed or a revert disturbed."""
+    return Generator(seed, breaks=level == "disk" and seed % 3 == 0).program()
 
 
 def violation_of(

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import kedge
+from kedge.domain.failpoints import armed
 from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
 from kedge.engine.growing import ToolCall
@@ -32,7 +33,7 @@ from tests.undo_fuzz.oracle import (
     Violation,
     check_diff,
     judge,
-    judge_after_kill,
+    judge_broken,
     undoing_of,
 )
 from tests.undo_fuzz.program import (
@@ -40,6 +41,7 @@ from tests.undo_fuzz.program import (
     PERSON,
     SESSIONS,
     Action,
+    BrokenRevert,
     CloseShell,
     Declared,
     EndStep,
@@ -47,7 +49,6 @@ from tests.undo_fuzz.program import (
     Fork,
     InShell,
     Killed,
-    KilledRevert,
     Op,
     OpenShell,
     Program,
@@ -100,6 +101,21 @@ class Busy:
     turn: Turn
     step: Step | None = None
     shell: ToolCall | None = None
+
+
+class Middle:
+    """The middle of a revert: comes once."""
+
+    def __init__(self, come: Callable[[], tuple[list[Record], list[Record]]]) -> None:
+        self._come = come
+        self.came = False
+        self.written: tuple[list[Record], list[Record]] = [], []
+        """Files and folders that the revert had made by then."""
+
+    def come(self) -> None:
+        """It is here."""
+        self.came = True
+        self.written = self._come()
 
 
 class DiskRun:
@@ -197,8 +213,8 @@ class DiskRun:
                 await self._open()
             case Killed():
                 await self._killed(action)
-            case KilledRevert():
-                await self._killed_revert(action)
+            case BrokenRevert():
+                await self._broken_revert(action)
 
     # Turns and calls.
 
@@ -392,37 +408,48 @@ class DiskRun:
         found = (self._world.changes(op, action.who) for op in action.ops)
         return next((changes for changes in found if changes), {})
 
-    async def _killed_revert(self, action: KilledRevert) -> None:
-        """A process dies in a revert; a person saves before it is carried through."""
+    async def _broken_revert(self, action: BrokenRevert) -> None:
+        """A process dies in a revert, or a person saves in the middle of it."""
         who = action.who
         await self._end_turn(who)
         places = self._world.members[who].places()
         if not places:
             return
         message, part, place = places[-1 - action.back % len(places)]
-        await self._close_engine()
-        rows = self._world.reverting(who, place)
-        orders = {"role": "revert", "message": message, "part": part}
-        with self._victim(who, orders, point=action.point) as process:
-            process.communicate()
-            self._figures["kills"] += process.returncode != 0
-        before = self._world.tree.copy()
-        earlier = self._world.carried_out(who, read_files(self._root, own=False))
-        if action.after is not None:
-            self._write(self._world.changes(action.after, PERSON))
-        middle = self._world.tree.copy()
-        await self._open()
-        receipt = await self._pending_receipt(who)
+        rows, before = self._world.reverting(who, place), self._world.tree.copy()
+        middle = Middle(partial(self._in_the_middle, action))
+        if action.killed:
+            await self._close_engine()
+            orders = {"role": "revert", "message": message, "part": part}
+            with self._victim(who, orders, point=action.point) as process:
+                process.communicate()
+                self._figures["kills"] += process.returncode != 0
+            middle.come()
+            await self._open()
+            receipt = await self._pending_receipt(who)
+        else:
+            with armed(action.point, middle.come):
+                receipt = await self._sessions[who].revert(message, part)
+            self._figures["disturbed"] += middle.came
+            if not middle.came:
+                middle.come()
         after = read_files(self._root)
         if receipt is None:
-            if after.files != middle.files:
-                raise Violation("kill", after.differences(middle)[0], "changed without a plan")
+            if after.files != self._world.tree.files:
+                path = after.differences(self._world.tree)[0]
+                raise Violation("broken", path, "changed without a plan")
             return
-        undoing = undoing_of(
-            self._world, who, rows, Wanted(), _entries(receipt), after, applied=True
-        )
-        judge_after_kill(self._world, undoing, before, self._figures)
-        self._world.reverted(who, place, Wanted(), after, undoing.entries, earlier)
+        entries = _entries(receipt)
+        undoing = undoing_of(self._world, who, rows, Wanted(), entries, after, applied=True)
+        judge_broken(self._world, undoing, before, self._figures)
+        self._world.reverted(who, place, Wanted(), after, entries, middle.written)
+
+    def _in_the_middle(self, action: BrokenRevert) -> tuple[list[Record], list[Record]]:
+        """Note what a revert has written so far, and let a person save."""
+        written = self._world.carried_out(action.who, read_files(self._root, own=False))
+        if action.meanwhile is not None:
+            self._write(self._world.changes(action.meanwhile, PERSON))
+        return written
 
     async def _pending_receipt(self, who: str) -> Receipt | None:
         """What the newest pending revert said in the end; None if there is none."""

@@ -11,10 +11,11 @@ from kedge.domain.receipts import Receipt, ReceiptOutcome
 from kedge.engine.reverting import preparing, receipts, service
 from kedge.engine.reverting.asking import Asked
 from kedge.engine.timeline import attributing, declared, formats, unknown
-from kedge.engine.undo import merging, planning, segments, wishes
+from kedge.engine.undo import merging, planning, safety, segments, wishes
 from kedge.engine.undo.merging import Conflict, Contents
 from kedge.engine.undo.planning import Strategy
 from kedge.engine.undo.segments import Known, PathHistory, Segment
+from kedge.snapshot.files.steps import Step
 from kedge.snapshot.values import Absent, Present, State, Uncovered
 from kedge.store.verbs import standing
 from tests.undo_fuzz.campaign import Level
@@ -68,6 +69,21 @@ def _changed_files_are_deleted(patch: Patch) -> None:
 def _shared_is_own(patch: Patch) -> None:
     """What may be another session's is undone."""
     patch.setattr(segments, "_is_shared", lambda segment: False)
+
+
+def _the_last_check_is_off(patch: Patch) -> None:
+    """What the planner says is done, whoever's only copy goes."""
+    patch.setattr(planning, "check", lambda *given: safety.Verdict({}, {}))
+
+
+def _copies_are_not_looked_at_again(patch: Patch) -> None:
+    """What depends on a copy elsewhere goes, though that copy could not be made."""
+    real = planning._steps
+
+    def steps(*given: Any) -> tuple[Step, ...]:  # noqa: ANN401 - as the real one's
+        return tuple(replace(step, needs=()) for step in real(*given))
+
+    patch.setattr(planning, "_steps", steps)
 
 
 def _a_path_is_forgotten(patch: Patch) -> None:
@@ -166,6 +182,8 @@ MUTATIONS: Iterable[Mutation] = (
     Mutation("changed files are deleted", "planner", _changed_files_are_deleted),
     Mutation("shared is own", "planner", _shared_is_own),
     Mutation("wrong order", "planner", _segments_are_undone_in_the_wrong_order),
+    Mutation("the last check is off", "planner", _the_last_check_is_off),
+    Mutation("copies are not looked at again", "disk", _copies_are_not_looked_at_again),
     Mutation("a path is forgotten", "disk", _a_path_is_forgotten),
     Mutation("the receipt lies", "disk", _the_receipt_lies),
     Mutation("a dry run is hopeful", "disk", _a_dry_run_is_hopeful),

@@ -123,15 +123,15 @@ def judge(world: World, undoing: Undoing, figures: Counter[str]) -> None:
         _count_needless(world, undoing, figures)
 
 
-def judge_after_kill(world: World, undoing: Undoing, before: Tree, figures: Counter[str]) -> None:
-    """Judge an undo that a crash interrupted, and in whose middle a person may have saved."""
+def judge_broken(world: World, undoing: Undoing, before: Tree, figures: Counter[str]) -> None:
+    """Judge an undo in whose middle a process died or a person saved."""
     figures["undos"] += 1
     for path in before.differences(undoing.after):
         touched = any(
             record.path == path and record.source == "external" for record in undoing.foreign
         )
         if path not in undoing.entries and not touched:
-            raise Violation("kill", path, "changed, and the receipt does not name it")
+            raise Violation("broken", path, "changed, and the receipt does not name it")
     for entry in undoing.entries.values():
         figures[entry.outcome] += 1
     _check_nothing_lost(world, undoing, figures)
@@ -396,8 +396,10 @@ def _kept_without(
         is_unseen = record.source == "unseen" or not record.sure
         if unseen and is_unseen and undoing.who in record.who and record.number >= first:
             continue
-        for line in kept.keys() & gone:
-            if record.path not in kept[line]:
+        # Who replaces a file as a whole would have done so whatever else was in it.
+        whole = record.before is not None and gone == set(lines_of(record.before))
+        for line in kept.keys() if whole and not is_own else kept.keys() & gone:
+            if line in gone and record.path not in kept[line]:
                 taken.add((line, record.path, record.who))
             kept[line].discard(record.path)
     return {line: kept.get(line, set()) for line in lines}

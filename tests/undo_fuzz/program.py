@@ -219,13 +219,15 @@ class Killed:
 
 
 @dataclass(frozen=True, slots=True)
-class KilledRevert:
-    """The process is killed in the middle of a revert, a person saves; on disk only."""
+class BrokenRevert:
+    """A revert in whose middle the process is killed, or a person saves, or both; on disk only."""
 
     who: str
     back: int
     point: str
-    after: Op | None = None
+    """The fail point at which it happens."""
+    killed: bool
+    meanwhile: Op | None = None
 
 
 Action: TypeAlias = (
@@ -242,7 +244,7 @@ Action: TypeAlias = (
     | Fork
     | Reopen
     | Killed
-    | KilledRevert
+    | BrokenRevert
 )
 Program: TypeAlias = tuple[Action, ...]
 
@@ -263,9 +265,9 @@ FAIL_POINTS = (
 class Generator:
     """Makes programs from a seed."""
 
-    def __init__(self, seed: int, *, kills: bool = False) -> None:
+    def __init__(self, seed: int, *, breaks: bool = False) -> None:
         self._random = random.Random(seed)
-        self._kills = kills
+        self._breaks = breaks
         # Few paths and few sessions meet more often.
         self._paths = self._random.sample(PATHS, self._random.randint(1, 4))
         self._who = SESSIONS[: self._random.choice((1, 2, 2, 3))]
@@ -275,9 +277,10 @@ class Generator:
         actions: list[Action] = []
         while len(actions) < self._random.randint(2, longest):
             actions += self._motif() if self._random.random() < 0.25 else [self._action()]
-        if self._kills:
-            actions.insert(self._random.randint(1, len(actions)), self._kill())
-        killed = [each.who for each in actions if isinstance(each, Killed | KilledRevert)]
+        if self._breaks:
+            at = self._random.randint(1, len(actions))
+            actions[at:at] = self._break()
+        killed = [each.who for each in actions if isinstance(each, Killed | BrokenRevert)]
         actions += [self._revert(who) for who in killed]
         actions += [self._revert() for _ in range(self._random.choice((1, 1, 2)))]
         return tuple(actions)
@@ -435,13 +438,20 @@ class Generator:
             and_back=chance.random() < 0.3,
         )
 
-    def _kill(self) -> Action:
+    def _break(self) -> list[Action]:
+        """Something that must not happen, and does."""
         chance = self._random
         who, path = chance.choice(self._who), chance.choice(self._paths)
-        after = self._op(chance.choice((path, None))) if chance.random() < 0.8 else None
+        saved = self._op(chance.choice((path, None))) if chance.random() < 0.8 else None
+        if chance.random() < 0.4:
+            return [Killed(who, (self._op(path), Write(path)), chance.random() < 0.5, saved)]
+        point = chance.choice(("before-apply", *FAIL_POINTS))
+        broken = BrokenRevert(who, chance.choice((0, 1, 3, 9)), point, chance.random() < 0.4, saved)
         if chance.random() < 0.5:
-            return Killed(who, (self._op(path), Write(path)), chance.random() < 0.5, after)
-        return KilledRevert(who, chance.choice((0, 1, 3, 9)), chance.choice(FAIL_POINTS), after)
+            return [broken]
+        # The place that something was moved from is taken at the last moment.
+        moved = Shell(who, (Move(path, chance.choice(PATHS)),))
+        return [moved, replace(broken, point="before-apply", meanwhile=Write(path))]
 
 
 def shrunk(program: Program, fails: Callable[[Program], bool], *, most: int = 400) -> Program:
@@ -481,7 +491,7 @@ def _simpler(action: Action) -> list[Action]:
             each = ("strategy", "scope", "files", "and_back")
             return [plain, *(replace(plain, **{name: getattr(action, name)}) for name in each)]
         case Killed(who, ops, declares) if len(ops) > 1 or action.after is not None:
-            return [*(Killed(who, (op,), declares, action.after) for op in ops)]
+            return [Killed(who, (op,), declares, action.after) for op in ops]
     return []
 
 

@@ -442,6 +442,7 @@ class DiskRun:
         entries = _entries(receipt)
         undoing = undoing_of(self._world, who, rows, Wanted(), entries, after, applied=True)
         judge_broken(self._world, undoing, before, self._figures)
+        self._world.is_blurred = True
         self._world.reverted(who, place, Wanted(), after, entries, middle.written)
 
     def _in_the_middle(self, action: BrokenRevert) -> tuple[list[Record], list[Record]]:

@@ -266,8 +266,9 @@ class World:
         """Of every line on disk, what brought it there last."""
         self.authors: dict[bytes, Record] = {}
         """Of every line that ever was there, what brought it first."""
-        self.was_killed = False
-        """Whether a process died in a call: more may be shared than is known here."""
+        self.is_blurred = False
+        """Whether a process died or a revert was disturbed: what kedge then takes for shared, or
+        for done because it was as wanted already, cannot be told."""
         self.void: set[Record] = set()
         """What reverts and the unreverts of them wrote: it came to nothing."""
         self._ignored_is_unsure = ignored_is_unsure
@@ -448,7 +449,7 @@ class World:
         unsure = [replace(record, sure=False) for record in records if record is not None]
         self.log = [record for record in self.log if record not in records] + unsure
         self.members[name].rows += [Row(pos, order, record) for record in unsure]
-        self.was_killed = True
+        self.is_blurred = True
 
     def _folder(self, name: str, path: str) -> Record:
         return Record(self.now, path, None, None, "declared", frozenset((name,)))

@@ -14,7 +14,6 @@ from kedge.snapshot.values import Absent, Present
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
 _SHARED = "calls of several sessions changed it at the same time"
-_LOST = "what others changed in it since went with it"
 _SHARED_STAYS = "what calls of several sessions changed at the same time stays"
 
 
@@ -84,9 +83,21 @@ def overwritten(history: PathHistory) -> Wish:
         return _obstructed(wish, history.disk)
     first = history.own[0].before
     granted = _granted(wish, first, first)
-    if granted.outcome is wish.outcome or is_same(wish.now, history.own[-1].after):
+    if granted.outcome is wish.outcome or not _has_others_work(history):
         return granted
-    return replace(granted, reason=_LOST)
+    assert isinstance(wish.now, Present)
+    kept = f"it is kept as {wish.now.blob}"
+    return replace(granted, reason=f"what others changed in it since went with it; {kept}")
+
+
+def _has_others_work(history: PathHistory) -> bool:
+    """Whether others changed what is at the path since the first own segment."""
+    if not isinstance(history.disk, Present):
+        return False
+    left = (each.after for each in history.own)
+    found = (*(each.before for each in history.own[1:]), history.disk)
+    gaps = (not is_same(now, before) for before, now in zip(left, found, strict=True))
+    return history.touched_by_others or any(gaps)
 
 
 def _untouched(history: PathHistory) -> Wish:

@@ -44,8 +44,9 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """To be removed if nothing is in them, the deepest first."""
     made: list[bytes] = msgspec.field(default_factory=list)
     """Folders that are made on the way to files; whoever takes the plan back removes them."""
-    needs: dict[int, list[bytes]] = msgspec.field(default_factory=dict)
-    """By the number of a step, paths of which one must hold what the step takes away."""
+    needs: dict[int, list[tuple[bytes, str, bool]]] = msgspec.field(default_factory=dict)
+    """By the number of a step, the copies of which one must be there before it is carried out:
+    path, blob, and whether it is a symlink."""
     leaves_files: bool = False
     """Only messages were asked for."""
     files: list[bytes] | None = None

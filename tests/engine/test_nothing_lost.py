@@ -169,6 +169,26 @@ async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place)
         assert old.read_text() == "by a person\n"
 
 
+async def test_what_an_interrupted_revert_did_not_do_is_not_taken_for_done(place: Place) -> None:
+    """A person moved the file away before the revert could go on: it is in conflict, also when the
+    revert is asked for again."""
+    file = place.folder / "a"
+    put(file, "old\n")
+    async with place.open() as engine:
+        session = await engine.sessions.create()
+        first = await turn(session, (file, "new\n"))
+        with armed("after-temporary", crash), pytest.raises(Crash):
+            await session.revert(first)
+    file.rename(place.folder / "b")
+    async with place.open() as engine:
+        session = await engine.sessions.get(session.id)
+        await engine.reverts.recover_session(session.id)
+        assert told(await session.revert(first)) == {"a": "conflict"}
+        receipt = await session.revert(first, strategy="overwrite")
+        assert told(receipt) == {"a": "recreated"}
+        assert file.read_text() == "old\n"
+
+
 async def test_an_unreverted_move_keeps_what_it_cannot_move(engine: Engine, folder: Path) -> None:
     """The new name is taken by then, so that the old one holds the only copy."""
     old, new = folder / "old", folder / "new"

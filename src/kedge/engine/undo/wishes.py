@@ -14,6 +14,7 @@ from kedge.snapshot.values import Absent, Present
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
 _SHARED = "calls of several sessions changed it at the same time"
+_INTERRUPTED = "a revert was interrupted here, and it was changed before that could go on"
 _SHARED_STAYS = "what calls of several sessions changed at the same time stays"
 
 
@@ -56,7 +57,7 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
     wish = _untouched(history)
     segments = composed(history.segments)
     if not segments:
-        return wish
+        return _unsure(wish, history)
     if isinstance(history.disk, Obstacle):
         return _obstructed(wish, history.disk)
     want = wish.now
@@ -72,6 +73,13 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
         # What is lost or damaged costs this path alone.
         return wish.given_up(ReceiptOutcome.SKIPPED, str(error))
     return _granted(wish, want, history.own[0].before)
+
+
+def _unsure(wish: Wish, history: PathHistory) -> Wish:
+    """A path at which all segments come to nothing, if all of them happened."""
+    if not history.unsure or not history.own or is_same(wish.now, history.own[0].before):
+        return wish
+    return wish.given_up(ReceiptOutcome.CONFLICT, _INTERRUPTED)
 
 
 def overwritten(history: PathHistory) -> Wish:

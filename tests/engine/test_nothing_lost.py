@@ -13,6 +13,7 @@ from kedge.domain.failpoints import armed
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
+from kedge.snapshot.files.birth import file_clock
 from tests.engine.places import Place
 from tests.engine.repositories import repository
 from tests.engine.reverting.scene import Crash, crash, lines, names, put, shell, told, turn, write
@@ -36,6 +37,13 @@ async def rewrite_ignored(shelling: Session, writing: Session, env: Path) -> Non
         async with step.tool("bash", {}, effects="unknown"):
             pass
         await write(step, env, AGENT)
+
+
+def pass_a_tick() -> None:
+    """Let the clock of the file system move on."""
+    before = file_clock()
+    while file_clock() == before:
+        pass
 
 
 def ignore_env(folder: Path) -> Path:
@@ -161,6 +169,26 @@ async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place)
         assert old.read_text() == "by a person\n"
 
 
+async def test_what_an_interrupted_revert_did_not_do_is_not_taken_for_done(place: Place) -> None:
+    """A person moved the file away before the revert could go on: it is in conflict, also when the
+    revert is asked for again."""
+    file = place.folder / "a"
+    put(file, "old\n")
+    async with place.open() as engine:
+        session = await engine.sessions.create()
+        first = await turn(session, (file, "new\n"))
+        with armed("after-temporary", crash), pytest.raises(Crash):
+            await session.revert(first)
+    file.rename(place.folder / "b")
+    async with place.open() as engine:
+        session = await engine.sessions.get(session.id)
+        await engine.reverts.recover_session(session.id)
+        assert told(await session.revert(first)) == {"a": "conflict"}
+        receipt = await session.revert(first, strategy="overwrite")
+        assert told(receipt) == {"a": "recreated"}
+        assert file.read_text() == "old\n"
+
+
 async def test_an_unreverted_move_keeps_what_it_cannot_move(engine: Engine, folder: Path) -> None:
     """The new name is taken by then, so that the old one holds the only copy."""
     old, new = folder / "old", folder / "new"
@@ -242,6 +270,52 @@ async def test_a_missing_object_costs_its_own_path_alone(place: Place, tmp_path:
         assert told(await session.unrevert()) == {"b": "restored", "c": "recreated"}
         for path, text in changes:
             assert path.read_text() == text
+
+
+# What comes from where kedge does not look
+
+
+@pytest.mark.parametrize("there", [None, "another\n"])
+async def test_an_ignored_file_that_a_command_moved_is_not_deleted(
+    engine: Engine, folder: Path, there: str | None
+) -> None:
+    """Where it was, nobody knows: the receipt says so, and the file stays."""
+    env = ignore_env(folder)
+    if there is not None:
+        put(folder / "moved", there)
+    pass_a_tick()
+    session = await engine.sessions.create()
+    first = await shell(session, partial(env.rename, folder / "moved"))
+    receipt = await session.revert(first)
+    assert told(receipt) == {"moved": "skipped"}
+    assert "moved here" in (receipt.files[0].reason or "")
+    assert (folder / "moved").read_text() == USER
+
+
+async def test_what_a_command_moved_and_wrote_itself_is_undone(
+    engine: Engine, folder: Path
+) -> None:
+    """It made the file, or wrote over it, or it was known where it came from."""
+    put(folder / "known", "known\n")
+    put(folder / "written", "old\n")
+    pass_a_tick()
+    session = await engine.sessions.create()
+
+    def work() -> None:
+        put(folder / ".gitignore", "hidden\n")
+        put(folder / "hidden", "new\n")
+        (folder / "hidden").rename(folder / "made")
+        (folder / "known").rename(folder / "renamed")
+        put(folder / "written", "new\n")
+
+    first = await shell(session, work)
+    assert told(await session.revert(first)) == {
+        ".gitignore": "deleted",
+        "known": "recreated",
+        "made": "deleted",
+        "renamed": "deleted",
+        "written": "restored",
+    }
 
 
 # What is told

@@ -11,7 +11,7 @@ from kedge.domain.errors import InvariantBroken
 from kedge.domain.failpoints import armed
 from kedge.snapshot import Absent, Outcome, Present, Result, Snapshots
 from kedge.snapshot.disk import Disk
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import Copy, Step
 from kedge.snapshot.files.writing import Writer
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.ordering import Ordered
@@ -69,7 +69,9 @@ def step(number: int, path: bytes, expect: Disk, want: Disk, needs: tuple[bytes,
     """A step between two states."""
     assert isinstance(expect, Present | Absent)
     assert isinstance(want, Present | Absent)
-    return Step(number=number, path=path, expect=expect, want=want, needs=needs)
+    blob = expect.blob if isinstance(expect, Present) else ""
+    copies = tuple(Copy(each, blob, False) for each in needs)
+    return Step(number=number, path=path, expect=expect, want=want, needs=copies)
 
 
 def test_files_and_folders_take_each_others_place(place: Place) -> None:

@@ -4,8 +4,8 @@ files and folders take each other's place; the caller holds the root's lock."""
 from collections.abc import Callable, Iterable, Sequence
 
 from kedge.snapshot.files.looking import look
-from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.opening import Root
+from kedge.snapshot.files.steps import Copy, Step
 from kedge.snapshot.files.writing import Writer
 from kedge.snapshot.values import Absent, Outcome, Present, Result
 
@@ -26,9 +26,9 @@ def apply(
     each step.
 
     Only what stands where a file or folder is to be written is deleted before that. A step that
-    needs its content elsewhere is carried out only if it is there, and taken back if it is there no
-    more. Folders are removed in the order given: the deepest must come first. One that a file is to
-    take the place of goes also with empty folders in it.
+    needs a copy is carried out only if there is one, and taken back if there is none after all.
+    Folders are removed in the order given: the deepest must come first. One that a file is to take
+    the place of goes also with empty folders in it.
     """
     writes = [step for step in steps if not isinstance(step.want, Absent)]
     written = {step.path for step in writes}
@@ -85,23 +85,18 @@ def _take_back(
 
 
 def _is_safe(root: Root, step: Step) -> bool:
-    """Whether what a step takes away is at one of the paths that it names, if it names any."""
-    return not step.needs or any(_holds(root, path, step) for path in step.needs)
+    """Whether one of the copies that a step needs is there, if it needs any."""
+    return not step.needs or any(_is_there(root, copy) for copy in step.needs)
 
 
-def _holds(root: Root, path: bytes, step: Step) -> bool:
-    folder, _, name = path.rpartition(b"/")
-    assert isinstance(step.expect, Present)
+def _is_there(root: Root, copy: Copy) -> bool:
+    folder, _, name = copy.path.rpartition(b"/")
     try:
         with root.folder(folder) as dir_fd:
             found = look(dir_fd, name)
-    except (FolderAbsent, FolderBlocked, OSError):
+    except OSError:
         return False
-    return (
-        isinstance(found, Present)
-        and found.blob == step.expect.blob
-        and found.is_link == step.expect.is_link
-    )
+    return isinstance(found, Present) and (found.blob, found.is_link) == copy[1:]
 
 
 def _is_in_the_way(path: bytes, written: set[bytes], above: set[bytes]) -> bool:

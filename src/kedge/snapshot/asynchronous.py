@@ -87,6 +87,10 @@ class AsyncSnapshots:
         """As `Snapshots.identify`."""
         return await self._threads.run(partial(self.snapshots.identify, list(paths)))
 
+    async def moved_in(self, changes: Iterable[Change], since: int) -> set[bytes]:
+        """As `Snapshots.moved_in`."""
+        return await self._threads.run(partial(self.snapshots.moved_in, list(changes), since))
+
     async def put_blobs(
         self, contents: Iterable[bytes], *, session: str | None = None
     ) -> list[str]:

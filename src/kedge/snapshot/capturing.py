@@ -1,5 +1,8 @@
 """Single paths as they are on disk, for tools that say themselves what they read and write."""
 
+import os
+
+from kedge.snapshot.files.birth import born
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root, components
 from kedge.snapshot.files.reading import Content, Failure, hash_file, read_file
 from kedge.snapshot.objects.formats import BLOB
@@ -37,6 +40,23 @@ def capture(root: Root, store: ObjectStore, path: bytes, limit: int) -> State:
     if isinstance(found, Content):
         return Present(store.put(BLOB, found.data).hex(), found.mode)
     return _without_content(found)
+
+
+def is_moved(root: Root, path: bytes, since: int, *, replaces: bool) -> bool:
+    """Whether the file at a path is older than a time of the file clock, so that it was not made
+    since but moved there. With `replaces`, there was another one before, which may have been
+    written over: then its content must be that old, too."""
+    *above, name = components(path)
+    try:
+        with root.folder(b"/".join(above)) as fd:
+            status = os.lstat(name, dir_fd=fd)
+            made = born(fd, name)
+    except OSError:
+        return False
+    # What has another name is there as well.
+    if made is None or made >= since or status.st_nlink > 1:
+        return False
+    return not replaces or status.st_mtime_ns < since
 
 
 def _without_content(found: Failure) -> State:

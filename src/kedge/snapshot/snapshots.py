@@ -14,7 +14,7 @@ from typing import Self
 from kedge.domain.errors import RootBusy
 from kedge.domain.sessions import FileDiff
 from kedge.snapshot import history, kept
-from kedge.snapshot.capturing import capture, identify
+from kedge.snapshot.capturing import capture, identify, is_moved
 from kedge.snapshot.diffs.states import tree_changes
 from kedge.snapshot.diffs.texts import file_diffs, git_diff
 from kedge.snapshot.diffs.trees import TreeChange, compare
@@ -179,6 +179,17 @@ class Snapshots:
         """What is at these paths now, by the ids of the blobs it would be; nothing is stored."""
         with self._guard.use(), self._root.opened_again() as root:
             return {path: identify(root, path) for path in paths}
+
+    def moved_in(self, changes: Iterable[Change], since: int) -> set[bytes]:
+        """Those of the changed paths whose file is older than a time of the file clock: nobody
+        wrote it since, it was moved there."""
+        with self._guard.use(), self._root.opened_again() as root:
+            return {
+                change.path
+                for change in changes
+                if isinstance(change.after, Present)
+                and is_moved(root, change.path, since, replaces=isinstance(change.before, Present))
+            }
 
     def look(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, Disk]:
         """What is at these paths now, ignored or not, and stored so that it can be recovered."""

@@ -117,12 +117,25 @@ async def test_overwriting_tells_what_went_with_it(engine: Engine, folder: Path)
     prompt = await turn(session, (folder / "b.txt", "b\n"))
     put(folder / "b.txt", "somebody's\n")
     (entry,) = (await session.revert(prompt, strategy="overwrite")).files
-    assert (entry.outcome, entry.reason) == (
-        "deleted",
-        "what others changed in it since went with it",
-    )
+    assert entry.outcome == "deleted"
+    assert entry.reason is not None
+    said, _, blob = entry.reason.partition("; it is kept as ")
+    assert said == "what others changed in it since went with it"
+    assert await (await session.snapshots()).read(blob) == b"somebody's\n"
     await session.unrevert()
     assert (folder / "b.txt").read_text() == "somebody's\n"
+
+
+async def test_overwriting_tells_what_others_did_before_the_last_change(
+    engine: Engine, folder: Path
+) -> None:
+    """The file is as the session left it, and holds a line of somebody else all the same."""
+    session = await engine.sessions.create()
+    prompt = await turn(session, (folder / "b.txt", "b\n"))
+    put(folder / "b.txt", "b\nsomebody's\n")
+    await turn(session, (folder / "b.txt", "b\nsomebody's\nmine\n"))
+    (entry,) = (await session.revert(prompt, strategy="overwrite")).files
+    assert "what others changed in it since went with it" in (entry.reason or "")
 
 
 @pytest.mark.parametrize("settings", [Settings(snapshot_files=1), Settings(snapshots=False)])

@@ -8,7 +8,7 @@ from kedge.domain.receipts import Receipt
 from kedge.engine.reverting.receipts import KNOWN, corrected, step_outcomes
 from kedge.engine.timeline.formats import declared_data, restored
 from kedge.snapshot.async_ordering import AsyncOrdered
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import Copy, Step
 from kedge.snapshot.values import Outcome, Result, State
 from kedge.store.verbs.plans import PlanStep, StoredPlan
 from kedge.store.verbs.reverts import Finish
@@ -99,5 +99,5 @@ def _step(plan: StoredPlan, step: PlanStep) -> Step:
         path=step.path,
         expect=restored(step.expect),
         want=restored(step.want),
-        needs=tuple(plan.data.needs.get(step.n, ())),
+        needs=tuple(Copy(*each) for each in plan.data.needs.get(step.n, ())),
     )

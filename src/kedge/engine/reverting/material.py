@@ -57,6 +57,8 @@ class Material:
     """Paths that nobody may touch, with the reason."""
     folders: list[bytes] = field(default_factory=list)
     """That declared calls and pending reverts made."""
+    unsure: set[bytes] = field(default_factory=set)
+    """Paths at which a crash left it open what a pending revert did."""
     lives: dict[bytes, list[Segment]] = field(default_factory=dict)
     """All that the session ever did to each path, also what is not to be undone."""
     openings: list[str] = field(default_factory=list)
@@ -70,6 +72,7 @@ class Material:
                 segments=tuple(each.segment for each in self.segments[path]),
                 disk=found,
                 others_later=self.later.get(path, -1) > self.segments[path][0].number,
+                unsure=path in self.unsure,
             )
             for path, found in disk.items()
         ]
@@ -115,7 +118,7 @@ def written(session_id: str) -> Script[list[Written]]:
     found = []
     for plan in (yield from pending_plans(session_id)):
         steps = yield from plan_steps(plan.id)
-        found.append(Written(plan, tuple(step for step in steps if step.outcome == "done")))
+        found.append(Written(plan, tuple(step for step in steps if step.is_done)))
     return found
 
 
@@ -161,6 +164,8 @@ def _gathered(root: str, changes: Sequence[StoredChange], pending: Sequence[Writ
         seen = {entry.path_bytes for entry in files if entry.source == "observed"}
         for step in each.steps:
             source = Source.OBSERVED if step.path in seen else Source.REVERT
+            if step.outcome == "unsure":
+                material.unsure.add(step.path)
             segment = Segment(restored(step.expect), restored(step.want), source)
             history = material.segments.setdefault(step.path, [])
             history.append(Dated(each.plan.timeline, segment))

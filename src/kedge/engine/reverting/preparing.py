@@ -200,6 +200,7 @@ class Evidence:
             displaced.update(_contents(replaced).values())
         return Facts(
             lives=self._material.lives,
+            undone=self._material.plain(),
             opening=opening,
             displaced=displaced,
             elsewhere=self._elsewhere,

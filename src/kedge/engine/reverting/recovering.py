@@ -99,7 +99,7 @@ class Recovery:
                 finish = finish_of(plan, steps, await _as_found(order, steps, str(error)))
             # What a files-only revert did is a change by itself: there, what was found counts.
             if order is None or plan.kind != "files":
-                finish = _all_done(finish)
+                finish = _none_ruled_out(finish)
             await self._close(plan, finish, lease)
 
     async def _order(self, stack: AsyncExitStack, plan: StoredPlan) -> AsyncOrdered:
@@ -119,13 +119,15 @@ class Recovery:
         reach("after-outcome")
 
 
-def _all_done(finish: Finish) -> Finish:
+def _none_ruled_out(finish: Finish) -> Finish:
     """With no step ruled out: one that cannot be done now may have been done before the crash.
 
     An unrevert finds that out by merging, which changes nothing if it never was.
     """
-    done: dict[int, StepOutcome] = dict.fromkeys(finish.outcomes, "done")
-    return replace(finish, outcomes=done)
+    outcomes: dict[int, StepOutcome] = {
+        n: "done" if outcome == "done" else "unsure" for n, outcome in finish.outcomes.items()
+    }
+    return replace(finish, outcomes=outcomes)
 
 
 async def _as_found(

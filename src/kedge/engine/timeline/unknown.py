@@ -23,10 +23,12 @@ from kedge.engine.timeline.formats import (
     DeclaredStates,
     read_declared,
     read_snapshot,
+    restored,
     stored,
 )
 from kedge.engine.timeline.timeline import Taken, Timeline, home_of
 from kedge.snapshot.asynchronous import AsyncSnapshots
+from kedge.snapshot.files.birth import file_clock
 from kedge.snapshot.values import Change, Present, Snapshot, State, Uncovered
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.changes import Home, NewChange, add_changes, set_seen
@@ -63,6 +65,8 @@ class UnknownEffects:
         self._number = 0
         self._unseen = ""
         """Why there is no opening snapshot, if there is none."""
+        self._since: int | None = None
+        """The time of the file clock at which it began; None if another process began it."""
 
     @classmethod
     def of_call(cls, timeline: Timeline, session: "Session", call: Call) -> "UnknownEffects":
@@ -77,6 +81,7 @@ class UnknownEffects:
         asked = await self._timeline.head()
         # Before anything is looked at: whoever ends meanwhile is not forgotten from here on.
         await self._timeline.store.write(partial(self._announce, asked))
+        self._since = file_clock()
         async with self._timeline.sampled(self._session) as taken:
             self._unseen = taken.reason
             yield partial(self._begin, taken)
@@ -161,7 +166,38 @@ class UnknownEffects:
         mine = [each for each in found if each[2] is not Ownership.NOT_MINE]
         mine.sort(key=lambda each: (each[1].last.end, each[0]))
         unknown = await _uncovered(snapshots, sightings) if _is_alone(running, me) else []
-        return [*(_change(*each) for each in mine), *unknown]
+        changes = await self._without_moved_in(snapshots, [_change(*each) for each in mine])
+        return [*changes, *unknown]
+
+    async def _without_moved_in(
+        self, snapshots: AsyncSnapshots, changes: list[NewChange]
+    ) -> list[NewChange]:
+        """The changes; what was moved here from where kedge does not look is not to be undone: it
+        may be the only copy there is."""
+        known = {each.before[0] for each in changes if each.before is not None}
+        doubtful = {
+            each.path: Change(each.path, restored(each.before), restored(each.after))
+            for each in changes
+            if each.after is not None and each.after[0] not in known
+        }
+        if self._since is None or not doubtful:
+            return changes
+        moved = await snapshots.moved_in(doubtful.values(), self._since)
+        return [_moved_in(each) if each.path in moved else each for each in changes]
+
+
+def _moved_in(change: NewChange) -> NewChange:
+    reason = "it was moved here from where kedge does not look"
+    if change.before is not None:
+        reason += f"; what was here before is kept as {change.before[0]}"
+    return NewChange(
+        path=change.path,
+        before=None,
+        after=None,
+        source="uncovered",
+        reason=reason,
+        timeline=change.timeline,
+    )
 
 
 def _is_alone(calls: Sequence[Running], me: Running) -> bool:

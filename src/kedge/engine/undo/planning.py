@@ -17,10 +17,10 @@ from kedge.engine.undo.placing import folders_to_remove, placed
 from kedge.engine.undo.safety import Facts, check
 from kedge.engine.undo.segments import Known, PathHistory
 from kedge.engine.undo.wishes import EntrySource, Wish, merged, overwritten
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import Copy, Step
 from kedge.snapshot.values import Present
 
-_Needs: TypeAlias = dict[bytes, tuple[bytes, ...]]
+_Needs: TypeAlias = dict[bytes, tuple[Copy, ...]]
 
 
 class Strategy(StrEnum):

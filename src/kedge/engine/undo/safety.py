@@ -9,15 +9,17 @@ out.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import BytesIO
 from itertools import pairwise
 from typing import TypeAlias
 
 from kedge.domain.errors import SnapshotError
+from kedge.domain.receipts import LEFT
 from kedge.engine.undo.segments import Known, PathHistory, Segment, Source, composed
 from kedge.engine.undo.wishes import Wish
 from kedge.snapshot.files.looking import is_same
+from kedge.snapshot.files.steps import Copy
 from kedge.snapshot.objects.formats import EMPTY_BLOB
 from kedge.snapshot.values import Present
 
@@ -25,6 +27,10 @@ ONLY_COPY = "it is the only copy of something that the session did not write"
 DROPS_LINES = "undoing it would drop lines that others added"
 
 _EMPTY = EMPTY_BLOB.hex()
+_TEXTS = 1000
+"""Contents whose lines are remembered."""
+_TRIVIAL = 2
+"""A line of so few characters says nothing of where it comes from."""
 
 Content: TypeAlias = tuple[str, bool]
 """A blob, and whether it is what a symlink says."""
@@ -40,6 +46,8 @@ class Facts:
 
     lives: Mapping[bytes, Sequence[Segment]]
     """All that the session did to each path, oldest first, also what is not to be undone."""
+    undone: Mapping[bytes, Sequence[Segment]]
+    """What lies behind the boundary, also at paths that are not to be touched."""
     opening: Mapping[bytes, Content] = field(default_factory=dict)
     """What stood at the paths of the plan when the session began."""
     displaced: Collection[Content] = frozenset()
@@ -50,13 +58,37 @@ class Facts:
     @classmethod
     def of(cls, histories: Iterable[PathHistory]) -> "Facts":
         """What the histories of a plan say by themselves."""
-        return cls(lives={history.path: history.segments for history in histories})
+        segments = {history.path: history.segments for history in histories}
+        return cls(lives=segments, undone=segments)
 
     @cached_property
     def found(self) -> set[Content]:
-        """Contents that the session came upon, rather than having put them there itself."""
-        segments = (each for life in self.lives.values() for each in composed(life))
+        """Contents that the session came upon, rather than having put them there itself; what it
+        put there before the boundary counts as come upon, because that stays."""
+        both = (*self.lives.values(), *self.undone.values())
+        segments = (each for history in both for each in composed(history))
         return {found for each in segments if (found := _content(each.before))}
+
+    @cached_property
+    def standing(self) -> set[Content]:
+        """What the session left where nothing of it is undone, or before that."""
+        left = set()
+        for path, life in self.lives.items():
+            stays = life[: len(life) - len(self.undone.get(path, ()))]
+            if stays and (content := _content(stays[-1].after)):
+                left.add(content)
+        return left
+
+    @cached_property
+    def taken(self) -> Mapping[Content, set[bytes]]:
+        """The paths at which the session took each content away behind the boundary: it may have
+        moved it."""
+        taken: defaultdict[Content, set[bytes]] = defaultdict(set)
+        for path, history in self.undone.items():
+            for segment in history:
+                if content := _content(segment.before):
+                    taken[content].add(path)
+        return taken
 
     @cached_property
     def places(self) -> Mapping[Content, set[bytes]]:
@@ -76,8 +108,8 @@ class Verdict:
 
     withheld: dict[bytes, str]
     """Why these paths have to be left as they are."""
-    needs: dict[bytes, tuple[bytes, ...]]
-    """Where one of several paths must hold what this path holds now, before that may go."""
+    needs: dict[bytes, tuple[Copy, ...]]
+    """Copies of which one must be there, before what a path holds may go."""
 
 
 def check(
@@ -98,41 +130,60 @@ class _Check:
         facts: Facts,
         read: Callable[[str], bytes],
     ) -> None:
-        self._wishes = wishes
+        self._wishes = {wish.path: wish for wish in wishes}
         self._histories = histories
         self._facts = facts
-        self._read = read
+        self._text = lru_cache(_TEXTS)(lambda blob: Counter(BytesIO(read(blob)).readlines()))
+        self._withheld: dict[bytes, str] = {}
+        self._elsewhere: Mapping[Content, Sequence[bytes]] | None = None
 
     def verdict(self) -> Verdict:
-        withheld: dict[bytes, str] = {}
-        dependent: list[Wish] = []
-        for wish in self._wishes:
-            if not (wish.writes or wish.deletes) or not self._takes_away(wish):
-                continue
-            if not self._keeps_lines(wish):
-                withheld[wish.path] = DROPS_LINES
-            elif not self._is_own(wish):
-                dependent.append(wish)
-        needs = self._find_copies(dependent, withheld)
-        return Verdict(withheld, needs)
+        """Withhold steps until no other one depends on one that is withheld."""
+        taking = [wish for wish in self._wishes.values() if _takes_away(wish)]
+        self._withheld |= {wish.path: DROPS_LINES for wish in taking if not self._keeps_lines(wish)}
+        while True:
+            needs = self._needs([wish for wish in taking if wish.path not in self._withheld])
+            lost = [path for path, copies in needs.items() if copies == ()]
+            lost += self._carries_lines([wish for wish in taking if wish.path not in lost])
+            if not lost:
+                return Verdict(self._withheld, {path: c for path, c in needs.items() if c})
+            self._withheld |= dict.fromkeys(lost, ONLY_COPY)
 
-    @staticmethod
-    def _takes_away(wish: Wish) -> bool:
-        """Whether a content is not at the path any more afterwards."""
-        now = _content(wish.now)
-        # Nobody can lose what is empty.
-        return now is not None and now[0] != _EMPTY and now != _content(wish.want)
+    # Whole contents
+
+    def _needs(self, wishes: Iterable[Wish]) -> dict[bytes, tuple[Copy, ...] | None]:
+        """What each step depends on: one of some copies, or nothing; none at all is a loss."""
+        after = self._afterwards()
+        return {wish.path: self._needed(wish, after) for wish in wishes}
+
+    def _needed(
+        self, wish: Wish, after: Mapping[Content, Sequence[bytes]]
+    ) -> tuple[Copy, ...] | None:
+        content = _content(wish.now)
+        assert content is not None
+        others = self._facts.taken.get(content, set()) - {wish.path}
+        is_own = self._is_own(wish)
+        if is_own and not others:
+            return None
+        copies = [Copy(path, *content) for path in after.get(content, ())]
+        if not copies and is_own and all(map(self._is_settled, others)):
+            # It was moved or copied: what it was made of is put back where that was.
+            wanted = {path: _content(self._wishes[path].want) for path in others}
+            back = tuple(Copy(path, *found) for path, found in wanted.items() if found)
+            return back or None
+        return tuple(copies or self._copies_elsewhere(content))
 
     def _is_own(self, wish: Wish) -> bool:
         """Whether what goes is the session's work alone, or lines of others are merged."""
         content = _content(wish.now)
-        own = self._histories[wish.path].own
-        if content not in {_content(segment.after) for segment in own}:
+        facts = self._facts
+        if content not in {_content(each.after) for each in self._histories[wish.path].own}:
             # Then the planner merged; what others added was looked at already.
             return isinstance(wish.want, Present)
-        if content in self._facts.found or content in self._facts.displaced:
+        is_found = content in facts.found or content in facts.displaced
+        if is_found or content in facts.standing or facts.opening.get(wish.path) == content:
             return self._repeats(wish)
-        return self._facts.opening.get(wish.path) != content or self._repeats(wish)
+        return True
 
     def _repeats(self, wish: Wish) -> bool:
         """Whether the session itself once made of this content, here, what is restored now.
@@ -155,6 +206,28 @@ class _Check:
                     return True
         return False
 
+    def _is_settled(self, path: bytes) -> bool:
+        """Whether the plan puts back what was at a path."""
+        wish = self._wishes.get(path)
+        return wish is not None and wish.outcome not in LEFT and path not in self._withheld
+
+    def _afterwards(self) -> dict[Content, list[bytes]]:
+        """What will be at the paths of the plan."""
+        places: dict[Content, list[bytes]] = {}
+        for path, wish in self._wishes.items():
+            content = _content(wish.now if path in self._withheld else wish.want)
+            if content is not None:
+                places.setdefault(content, []).append(path)
+        return places
+
+    def _copies_elsewhere(self, content: Content) -> list[Copy]:
+        """Where else on the disk a content is."""
+        if self._elsewhere is None:
+            contents = {found for wish in self._wishes.values() if (found := _content(wish.now))}
+            self._elsewhere = self._facts.elsewhere(contents)
+        paths = self._elsewhere.get(content, ())
+        return [Copy(path, *content) for path in paths if path not in self._wishes]
+
     # Lines
 
     def _keeps_lines(self, wish: Wish) -> bool:
@@ -162,71 +235,67 @@ class _Check:
         if not isinstance(wish.want, Present) or not isinstance(wish.now, Present):
             return True
         segments = composed(self._histories[wish.path].segments)
-        steps = [(first.after, second.before) for first, second in pairwise(segments)]
+        gaps = [(first.after, second.before) for first, second in pairwise(segments)]
         if segments and not is_same(segments[-1].after, wish.now):
-            steps.append((segments[-1].after, wish.now))
-        if not steps:
+            gaps.append((segments[-1].after, wish.now))
+        if not gaps:
             return True
         try:
             now, want = self._lines(wish.now), self._lines(wish.want)
-            return all(self._added(*step) & now <= want for step in steps)
+            return all((self._lines(new) - self._lines(old)) & now <= want for old, new in gaps)
         except SnapshotError:
             # The planner could not have merged what it could not read.
             return False
 
-    def _added(self, before: Known, after: Known) -> Counter[bytes]:
-        return self._lines(after) - self._lines(before)
+    def _carries_lines(self, wishes: Sequence[Wish]) -> list[bytes]:
+        """Paths with lines of contents that the session took away, and that are not put back.
+
+        A command may have moved and changed a file in one go: then nothing but its lines tells.
+        """
+        missing = self._lines_not_put_back()
+        if not missing:
+            return []
+        return [
+            wish.path
+            for wish in wishes
+            if wish.path not in self._withheld
+            and any(line in missing for line in self._readable(wish.now))
+        ]
+
+    def _lines_not_put_back(self) -> Counter[bytes]:
+        """Lines that the session found where the plan leaves things as they are, as far as they are
+        not in anything that the plan knows of afterwards."""
+        left = {
+            path: first
+            for path, history in self._facts.undone.items()
+            if not self._is_settled(path)
+            and isinstance(first := history[0].before, Present)
+            and history[0].source is not Source.SHARED
+        }
+        missing = Counter[bytes]()
+        for first in left.values():
+            missing |= self._readable(first)
+        for path, wish in self._wishes.items():
+            if missing:
+                missing -= self._readable(wish.now if path in self._withheld else wish.want)
+        return Counter({line: n for line, n in missing.items() if len(line.strip()) > _TRIVIAL})
+
+    def _readable(self, state: Known) -> Counter[bytes]:
+        try:
+            return self._lines(state)
+        except SnapshotError:
+            return Counter()
 
     def _lines(self, state: Known) -> Counter[bytes]:
-        content = self._read(state.blob) if isinstance(state, Present) else b""
-        return Counter(BytesIO(content).readlines())
+        return self._text(state.blob) if isinstance(state, Present) else Counter()
 
-    # Copies
 
-    def _find_copies(
-        self, dependent: Sequence[Wish], withheld: dict[bytes, str]
-    ) -> dict[bytes, tuple[bytes, ...]]:
-        """Where the contents of these paths will be; those that will be nowhere are withheld."""
-        elsewhere: Mapping[Content, Sequence[bytes]] | None = None
-        while True:
-            needs: dict[bytes, tuple[bytes, ...]] = {}
-            here = self._afterwards(withheld)
-            for wish in dependent:
-                content = _content(wish.now)
-                assert content is not None
-                if wish.path in withheld:
-                    continue
-                copies: Sequence[bytes] = here.get(content, ())
-                if not copies:
-                    if elsewhere is None:
-                        elsewhere = self._untouched(dependent)
-                    copies = elsewhere.get(content, ())
-                if copies:
-                    needs[wish.path] = tuple(copies)
-            lost = [w for w in dependent if w.path not in withheld and w.path not in needs]
-            if not lost:
-                return needs
-            withheld |= {wish.path: ONLY_COPY for wish in lost}
-
-    def _afterwards(self, withheld: Mapping[bytes, str]) -> dict[Content, list[bytes]]:
-        """What will be at the paths of the plan."""
-        places: dict[Content, list[bytes]] = {}
-        for wish in self._wishes:
-            content = _content(wish.now if wish.path in withheld else wish.want)
-            if content is not None:
-                places.setdefault(content, []).append(wish.path)
-        return places
-
-    def _untouched(self, dependent: Iterable[Wish]) -> Mapping[Content, Sequence[bytes]]:
-        """Where else on the disk the contents are."""
-        wanted = {content for wish in dependent if (content := _content(wish.now))}
-        planned = {wish.path for wish in self._wishes}
-        found = self._facts.elsewhere(wanted)
-        return {
-            content: outside
-            for content, paths in found.items()
-            if (outside := [path for path in paths if path not in planned])
-        }
+def _takes_away(wish: Wish) -> bool:
+    """Whether a content is not at the path any more afterwards."""
+    now = _content(wish.now)
+    # Nobody can lose what is empty.
+    changes = wish.writes or wish.deletes
+    return changes and now is not None and now[0] != _EMPTY and now != _content(wish.want)
 
 
 def _is_work(segment: Segment) -> bool:

@@ -46,6 +46,8 @@ class PathHistory:
     disk: Disk
     others_later: bool
     """Whether another session changed the path after the first segment."""
+    unsure: bool = False
+    """Whether a crash left it open if one of the segments ever happened."""
 
     @property
     def own(self) -> tuple[Segment, ...]:

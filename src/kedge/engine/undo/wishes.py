@@ -14,7 +14,7 @@ from kedge.snapshot.values import Absent, Present
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
 _SHARED = "calls of several sessions changed it at the same time"
-_LOST = "what others changed in it since went with it"
+_INTERRUPTED = "a revert was interrupted here, and it was changed before that could go on"
 _SHARED_STAYS = "what calls of several sessions changed at the same time stays"
 
 
@@ -57,7 +57,7 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
     wish = _untouched(history)
     segments = composed(history.segments)
     if not segments:
-        return wish
+        return _unsure(wish, history)
     if isinstance(history.disk, Obstacle):
         return _obstructed(wish, history.disk)
     want = wish.now
@@ -75,6 +75,13 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
     return _granted(wish, want, history.own[0].before)
 
 
+def _unsure(wish: Wish, history: PathHistory) -> Wish:
+    """A path at which all segments come to nothing, if all of them happened."""
+    if not history.unsure or not history.own or is_same(wish.now, history.own[0].before):
+        return wish
+    return wish.given_up(ReceiptOutcome.CONFLICT, _INTERRUPTED)
+
+
 def overwritten(history: PathHistory) -> Wish:
     """Put a path back to what it was before the first own segment, whatever others did since."""
     wish = _untouched(history)
@@ -84,9 +91,21 @@ def overwritten(history: PathHistory) -> Wish:
         return _obstructed(wish, history.disk)
     first = history.own[0].before
     granted = _granted(wish, first, first)
-    if granted.outcome is wish.outcome or is_same(wish.now, history.own[-1].after):
+    if granted.outcome is wish.outcome or not _has_others_work(history):
         return granted
-    return replace(granted, reason=_LOST)
+    assert isinstance(wish.now, Present)
+    kept = f"it is kept as {wish.now.blob}"
+    return replace(granted, reason=f"what others changed in it since went with it; {kept}")
+
+
+def _has_others_work(history: PathHistory) -> bool:
+    """Whether others changed what is at the path since the first own segment."""
+    if not isinstance(history.disk, Present):
+        return False
+    left = (each.after for each in history.own)
+    found = (*(each.before for each in history.own[1:]), history.disk)
+    gaps = (not is_same(now, before) for before, now in zip(left, found, strict=True))
+    return history.touched_by_others or any(gaps)
 
 
 def _untouched(history: PathHistory) -> Wish:

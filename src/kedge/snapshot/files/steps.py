@@ -4,6 +4,7 @@ import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kedge.domain.errors import PathRefused
 from kedge.snapshot.files import names
@@ -34,6 +35,14 @@ class CannotWrite(Exception):
     """The path cannot be written as it should be; the message says why."""
 
 
+class Copy(NamedTuple):
+    """A content, and a path at which it is or will be."""
+
+    path: bytes
+    blob: str
+    is_link: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What should become of a path, and what must be there for that to be allowed."""
@@ -43,8 +52,8 @@ class Step:
     path: bytes
     expect: State
     want: State
-    needs: tuple[bytes, ...] = ()
-    """Paths of which one must hold the expected content before it may go from here."""
+    needs: tuple[Copy, ...] = ()
+    """One of these must be on the disk before what is expected may go from here."""
 
     @property
     def folder(self) -> bytes:

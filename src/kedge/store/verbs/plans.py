@@ -16,8 +16,9 @@ from kedge.store.verbs.changes import StoredState, state_columns, state_of_colum
 
 PlanKind: TypeAlias = Literal["revert", "files", "unrevert"]
 PlanState: TypeAlias = Literal["planned", "pending", "undone", "final"]
-StepOutcome: TypeAlias = Literal["done", "conflict", "skipped", "undone"]
-"""A step that was done is undone when an unrevert takes it back and has to leave others."""
+StepOutcome: TypeAlias = Literal["done", "unsure", "conflict", "skipped", "undone"]
+"""A step that was done is undone when an unrevert takes it back and has to leave others. One that
+could not be done after a crash, but may have been done before it, is unsure."""
 
 
 class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,8 +45,9 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """To be removed if nothing is in them, the deepest first."""
     made: list[bytes] = msgspec.field(default_factory=list)
     """Folders that are made on the way to files; whoever takes the plan back removes them."""
-    needs: dict[int, list[bytes]] = msgspec.field(default_factory=dict)
-    """By the number of a step, paths of which one must hold what the step takes away."""
+    needs: dict[int, list[tuple[bytes, str, bool]]] = msgspec.field(default_factory=dict)
+    """By the number of a step, the copies of which one must be there before it is carried out:
+    path, blob, and whether it is a symlink."""
     leaves_files: bool = False
     """Only messages were asked for."""
     files: list[bytes] | None = None
@@ -73,6 +75,11 @@ class PlanStep:
     expect: StoredState
     want: StoredState
     outcome: StepOutcome | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was carried out, as far as is known."""
+        return self.outcome in ("done", "unsure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

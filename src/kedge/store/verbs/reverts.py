@@ -166,7 +166,7 @@ def _finish_unrevert(
 def _take_back(plan: StoredPlan, left: Set[bytes], locked: LockedSession) -> Script[None]:
     """A pending plan was taken back, except at the paths that had to be left alone: there it is now
     a files-only one, so that another unrevert can try again."""
-    done = [step for step in (yield from plan_steps(plan.id)) if step.outcome == "done"]
+    done = [step for step in (yield from plan_steps(plan.id)) if step.is_done]
     kept = [step for step in done if step.path in left]
     if not kept:
         yield from settle_plans([plan], "undone")
@@ -230,5 +230,5 @@ def _made(folders: Iterable[bytes]) -> Iterable[NewChange]:
 
 def _changes(steps: Iterable[PlanStep]) -> Iterable[NewChange]:
     for step in steps:
-        if step.outcome == "done":
+        if step.is_done:
             yield NewChange(path=step.path, before=step.expect, after=step.want, source="revert")

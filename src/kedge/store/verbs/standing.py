@@ -35,7 +35,7 @@ def undone_changes(plans: Sequence[StoredPlan]) -> Script[dict[ChangeKey, Stored
         left = {entry.path_bytes for entry in plan.data.receipt.files if entry.outcome in LEFT}
         undone = {key: change for key, change in undone.items() if not _decides(plan, left, change)}
         found = yield from family_changes(plan.session_id, boundary.pos, from_part=boundary.part_id)
-        wrote = {step.path for step in (yield from plan_steps(plan.id)) if step.outcome == "done"}
+        wrote = {step.path for step in (yield from plan_steps(plan.id)) if step.is_done}
         for change in found:
             # A subtask may have gone on since, or may bring back what it had taken out itself.
             is_own = change.session_id == plan.session_id

@@ -69,6 +69,7 @@ from tests.undo_fuzz.world import (
     Tree,
     Wanted,
     World,
+    above,
     again,
     is_behind_link,
     missing_folders,
@@ -126,7 +127,7 @@ class DiskRun:
         self._root = folder / "work"
         self._git = git
         self._figures = figures
-        self._world = World(ignored_is_unsure=True)
+        self._world = World(is_real=True)
         self._busy: dict[str, Busy] = {}
         self._sessions: dict[str, Session] = {}
         self._stack = AsyncExitStack()
@@ -484,21 +485,41 @@ class DiskRun:
 
 
 def write_files(root: Path, changes: Mapping[str, State]) -> None:
-    """Make paths hold states, deletions first, as the world does."""
+    """Make paths hold states, deletions first, as the world does; what is moved is renamed."""
+    moves = _moves(root, changes)
     for path, state in changes.items():
         place = root / path
-        if state is None and (place.is_symlink() or place.exists()):
+        if state is None and path not in moves and os.path.lexists(place):
             place.unlink()
+    for old, new in moves.items():
+        _make_room(root / new)
+        (root / old).rename(root / new)
     for path, state in changes.items():
-        if state is not None:
+        if state is not None and path not in moves.values():
             _put(root / path, state)
 
 
-def _put(place: Path, state: File) -> None:
+def _moves(root: Path, changes: Mapping[str, State]) -> dict[str, str]:
+    """The files that go from one path to another, as they are."""
+    moves: dict[str, str] = {}
+    for old in (path for path, state in changes.items() if state is None):
+        if os.path.lexists(root / old):
+            found = _read(root / old)
+            new = [path for path, state in changes.items() if state == found]
+            if len(new) == 1 and old not in above(new[0]) and new[0] not in moves.values():
+                moves[old] = new[0]
+    return moves
+
+
+def _make_room(place: Path) -> None:
     if place.is_dir() and not place.is_symlink():
         # The world makes sure that there are only folders in it.
         shutil.rmtree(place)
     place.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _put(place: Path, state: File) -> None:
+    _make_room(place)
     if place.is_symlink() or (place.exists() and not state.is_regular):
         place.unlink()
     if state.is_regular:
@@ -508,23 +529,26 @@ def _put(place: Path, state: File) -> None:
         place.symlink_to(state.content.decode())
 
 
+def _read(place: Path) -> File:
+    mode = place.lstat().st_mode
+    content = os.readlink(place).encode() if stat.S_ISLNK(mode) else place.read_bytes()
+    return File(content, mode)
+
+
 def read_files(root: Path, *, own: bool = True) -> Tree:
     """All that is in a folder; without kedge's own short-lived files if a process just died."""
     tree = Tree()
-    for above, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in _OUTSIDE]
         for name in (*folders, *files):
-            place = Path(above, name)
+            place = Path(folder, name)
             path = place.relative_to(root).as_posix()
             if path in _OUTSIDE or (not own and ".kedge-" in name):
                 continue
-            mode = place.lstat().st_mode
-            if stat.S_ISDIR(mode):
+            if stat.S_ISDIR(place.lstat().st_mode):
                 tree.folders.add(path)
-            elif stat.S_ISLNK(mode):
-                tree.files[path] = File(os.readlink(place).encode(), mode)
             else:
-                tree.files[path] = File(place.read_bytes(), mode)
+                tree.files[path] = _read(place)
     return tree
 
 

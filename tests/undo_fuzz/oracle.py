@@ -361,9 +361,11 @@ def _check_nothing_lost(world: World, undoing: Undoing, figures: Counter[str]) -
     gone = undoing.before.lines() - undoing.after.lines()
     kept = _kept_without(world, undoing, gone)
     if not any(kept.values()):
-        # No snapshot holds ignored files, so nobody can know what a command moved out of them.
+        # No snapshot holds ignored files: only a file that was renamed can be told from a new one.
         hidden = _kept_without(world, undoing, gone, unseen=True)
-        figures["moved out of ignored"] += any(hidden.values())
+        figures["copied out of ignored"] += any(hidden.values())
+        if not world.is_blurred:
+            kept = {line: hidden[line] if line in world.moved_out else set() for line in gone}
     for line in sorted(line for line in gone if kept[line]):
         paths = [path for path, file in undoing.before.files.items() if line in lines_of(file)]
         said = [(path, undoing.entries.get(path)) for path in paths]

@@ -68,6 +68,8 @@ class Case:
     made_folders: Sequence[bytes]
     lives: Mapping[bytes, Sequence[Segment]]
     """All that the session did to each path, also what is not to be undone."""
+    undone: Mapping[bytes, Sequence[Segment]]
+    """What lies behind the boundary, also at paths that are not to be touched."""
     openings: Sequence[Mapping[bytes, Present]]
     """All that snapshots covered when the session began, and when what is to be undone did."""
     disk: Mapping[bytes, Present]
@@ -79,6 +81,9 @@ class Whole:
     """What the engine knows of a session beside what is to be undone."""
 
     rows: Sequence[Row]
+    """All that it did,"""
+    undone: Sequence[Row]
+    """and what lies behind the boundary."""
     openings: Sequence[Tree]
 
 
@@ -107,7 +112,13 @@ def planned(case: Case) -> Plan:
         case.blobs.__getitem__,
         strategy=case.strategy,
         made_folders=case.made_folders,
-        facts=Facts(lives=case.lives, opening=opening, displaced=displaced, elsewhere=elsewhere),
+        facts=Facts(
+            lives=case.lives,
+            undone=case.undone,
+            opening=opening,
+            displaced=displaced,
+            elsewhere=elsewhere,
+        ),
         has=case.blobs.__contains__,
     )
 
@@ -299,13 +310,17 @@ class PlannerRun:
             blobs=self._blobs,
             strategy=Strategy(wanted.strategy),
             made_folders=[row.record.path.encode() for row in chosen if row.is_folder],
-            lives={
-                path.encode(): [self._segment(row) for row in rows]
-                for path, rows in _by_path(whole.rows).items()
-            },
+            lives=self._segments(whole.rows),
+            undone=self._segments(whole.undone),
             openings=[self._covered(tree) for tree in whole.openings],
             disk=self._covered(self._world.tree),
         )
+
+    def _segments(self, rows: Iterable[Row]) -> dict[bytes, list[Segment]]:
+        return {
+            path.encode(): [self._segment(row) for row in own]
+            for path, own in _by_path(rows).items()
+        }
 
     def _covered(self, tree: Tree) -> dict[bytes, Present]:
         """What a snapshot holds of a tree."""
@@ -318,7 +333,8 @@ class PlannerRun:
     def _reverting(self, who: str, place: Place) -> Whole:
         """All that a revert may know of its session."""
         found = [self._opening(who, pos) for pos in (0, place.pos)]
-        return Whole(self._world.reverting(who, Place(0)), [tree for tree in found if tree])
+        rows, undone = (self._world.reverting(who, each) for each in (Place(0), place))
+        return Whole(rows, undone, [tree for tree in found if tree])
 
     def _opening(self, who: str, pos: int) -> Tree | None:
         """The files as the first step from a position on found them, or the last one left them."""
@@ -329,8 +345,8 @@ class PlannerRun:
 
     def _unreverting(self, who: str) -> Whole:
         """All that an unrevert may know."""
-        first = self._world.members[who].pending[0].number
-        return Whole(self._world.unreverting(who), [self._before[first]])
+        first, rows = self._world.members[who].pending[0].number, self._world.unreverting(who)
+        return Whole(rows, rows, [self._before[first]])
 
     def _history(self, who: str, path: str, rows: Sequence[Row]) -> PathHistory:
         first = rows[0].record.number

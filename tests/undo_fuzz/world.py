@@ -258,7 +258,9 @@ class Member:
 class World:
     """The worktree, its sessions, and all that happened."""
 
-    def __init__(self, *, ignored_is_unsure: bool = False) -> None:
+    def __init__(self, *, is_real: bool = False) -> None:
+        """`is_real` if there are files on a disk, of which kedge may know more or less than their
+        content."""
         self.tree = Tree()
         self.log: list[Record] = []
         self.members: dict[str, Member] = {}
@@ -271,7 +273,9 @@ class World:
         for done because it was as wanted already, cannot be told."""
         self.void: set[Record] = set()
         """What reverts and the unreverts of them wrote: it came to nothing."""
-        self._ignored_is_unsure = ignored_is_unsure
+        self.is_real = is_real
+        self.moved_out: set[bytes] = set()
+        """Lines of files that were moved from where kedge does not look."""
         self._captured: set[str] = set()
         """Ignored paths that tools have declared, so that snapshots cover them."""
         self._counts: Counter[bytes] = Counter()
@@ -299,6 +303,8 @@ class World:
 
     def write(self, changes: Mapping[str, State]) -> list[str]:
         """Files change, by whoever it is; the folders that had to be made."""
+        if self.is_real and not self._held:
+            self._note_moved_out(changes)
         old = Counter(line for path in changes for line in lines_of(self.tree.files.get(path)))
         new = Counter(line for state in changes.values() for line in lines_of(state))
         made = self.tree.change(changes)
@@ -318,6 +324,13 @@ class World:
             self.look()
         return made
 
+    def _note_moved_out(self, changes: Mapping[str, State]) -> None:
+        """A file that is renamed is the same file, wherever it came from."""
+        for path, state in changes.items():
+            file = self.tree.files.get(path)
+            if state is None and file is not None and is_ignored(path) and file in changes.values():
+                self.moved_out.update(lines(file.content))
+
     def look(self, paths: Iterable[str] | None = None) -> None:
         """Somebody looks at the files, or at some of them."""
         looked = self._dirty if paths is None else self._dirty.intersection(paths)
@@ -334,8 +347,8 @@ class World:
             return "external", True
         source: Source = "observed" if len(self._running) == 1 else "shared"
         if not is_ignored(path):
-            return source, True
-        if self._ignored_is_unsure:
+            return source, self.moved_out.isdisjoint(lines_of(self.tree.files.get(path)))
+        if self.is_real:
             return source, False
         return (source if path in self._captured else "unseen"), True
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 import subprocess
 from contextlib import AsyncExitStack
 from functools import partial
@@ -150,6 +151,28 @@ async def test_a_move_back_that_somebody_prevents_leaves_the_new_name(
     assert told(receipt) == {"old": "conflict", "new": "conflict"}
     assert new.read_text() == "text\n"
     assert old.read_text() == "by a person\n"
+
+
+@pytest.mark.parametrize(("old", "new"), [("a", "d"), ("d", "a/q")])
+async def test_a_move_over_a_folder_that_somebody_prevents_to_go_back(
+    engine: Engine, folder: Path, old: str, new: str
+) -> None:
+    """What stands in the way of other files goes only when its copy is written."""
+    put(folder / old, "moved\n")
+    put(folder / new / "x" if new == "d" else folder / "a", "in the way\n")
+
+    def move() -> None:
+        shutil.rmtree(folder / new) if new == "d" else (folder / "a").unlink()
+        (folder / new).parent.mkdir(exist_ok=True)
+        (folder / old).rename(folder / new)
+
+    session = await engine.sessions.create()
+    first = await shell(session, move)
+    with armed("before-apply", partial(put, folder / old, "by a person\n")):
+        receipt = await session.revert(first)
+    assert told(receipt)[old] == told(receipt)[new] == "conflict"
+    assert (folder / new).read_text() == "moved\n"
+    assert (folder / old).read_text() == "by a person\n"
 
 
 async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place) -> None:

@@ -1,8 +1,9 @@
 """Steps that somebody else has written down carried out over a worktree, in the order that lets
 files and folders take each other's place; the caller holds the root's lock."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence, Set
 
+from kedge.snapshot.files import names
 from kedge.snapshot.files.looking import look
 from kedge.snapshot.files.opening import Root
 from kedge.snapshot.files.steps import Copy, Step
@@ -25,68 +26,105 @@ def apply(
     """Write, then delete, then remove those of the folders that are empty by then; a result for
     each step.
 
-    Only what stands where a file or folder is to be written is deleted before that. A step that
-    needs a copy is carried out only if there is one, and taken back if there is none after all.
-    Folders are removed in the order given: the deepest must come first. One that a file is to take
-    the place of goes also with empty folders in it.
+    What stands in the way of a write is deleted before it, and that write comes after the others. A
+    step that needs a copy is carried out only if there is one, or is going to be; if there is none
+    in the end, it is taken back. Folders are removed in the order given: the deepest must come
+    first. One that a file is to take the place of goes also with empty folders in it.
     """
-    writes = [step for step in steps if not isinstance(step.want, Absent)]
-    written = {step.path for step in writes}
-    above = {folder for step in writes for folder in _folders_above(step.path)}
-    deletions = [step for step in steps if isinstance(step.want, Absent)]
-    early = [step for step in deletions if _is_in_the_way(step.path, written, above)]
-    late = [step for step in deletions if not _is_in_the_way(step.path, written, above)]
     with Writer(root, content, tag=tag, on_result=on_result) as writer:
-        results = writer.put(early)
-        if early or not written.isdisjoint(folders):
-            _clear(writer, folders, written)
-        results += writer.put(writes)
-        results += _delete(writer, root, late)
+        return _Application(root, writer, steps, folders).results()
+
+
+class _Application:
+    """One run over a worktree."""
+
+    def __init__(
+        self, root: Root, writer: Writer, steps: Sequence[Step], folders: Sequence[bytes]
+    ) -> None:
+        self._root = root
+        self._writer = writer
+        self._folders = folders
+        writes = [step for step in steps if not isinstance(step.want, Absent)]
+        deletions = [step for step in steps if isinstance(step.want, Absent)]
+        written = {step.path for step in writes}
+        above = {folder for step in writes for folder in _folders_above(step.path)}
+        self._in_the_way = [step for step in deletions if _blocks(step.path, written, above)]
+        self._late = [step for step in deletions if not _blocks(step.path, written, above)]
+        deleted = {step.path for step in self._in_the_way}
+        around = {folder for path in deleted for folder in _folders_above(path)}
+        self._blocked = [step for step in writes if _blocks(step.path, deleted, around)]
+        self._free = [step for step in writes if not _blocks(step.path, deleted, around)]
+
+    def results(self) -> list[Result]:
+        """Carry out everything."""
+        coming = {step.path for step in self._blocked}
+        results = self._put(self._free, coming | {step.path for step in self._free})
+        results += self._put(self._in_the_way, coming)
+        if self._in_the_way or self._blocked or self._folders:
+            self._make_room()
+        results += self._put(self._blocked, coming)
+        results += self._put(self._late, set())
+        for folder in self._folders:
+            self._writer.remove_if_empty(folder)
+        return self._without_unsafe(results)
+
+    def _put(self, steps: Sequence[Step], coming: Set[bytes]) -> list[Result]:
+        """Carry out steps, but for those that need what is neither there nor coming."""
+        results: list[Result] = []
+        # First those that nothing depends on, so that the others find their copies.
+        for needy in (False, True):
+            allowed = []
+            for step in steps:
+                if bool(step.needs) != needy:
+                    continue
+                if self._is_safe(step) or any(copy.path in coming for copy in step.needs):
+                    allowed.append(step)
+                else:
+                    results.append(self._writer.refuse(step, _NO_COPY))
+            results += self._writer.put(allowed)
+        return results
+
+    def _make_room(self) -> None:
+        """Remove folders where files are to be."""
+        written = {step.path for step in (*self._free, *self._blocked)}
+        for folder in self._folders:
+            if folder in written or not written.isdisjoint(_folders_above(folder)):
+                self._writer.remove_if_empty(folder)
+        for path in written.intersection(self._folders):
+            self._writer.remove_if_hollow(path)
+
+    def _without_unsafe(self, results: list[Result]) -> list[Result]:
+        """Put back what had to go before its copy was written, if the copy could not be."""
+        outcomes = {result.path: result.outcome for result in results}
+        changed = {
+            step.path: self._put_back(step)
+            for step in (*self._in_the_way, *self._free, *self._blocked)
+            if outcomes[step.path] in _IN_PLACE and not self._is_safe(step)
+        }
+        return [changed.get(result.path, result) for result in results]
+
+    def _put_back(self, step: Step) -> Result:
+        back = Step(number=step.number, path=step.path, expect=step.want, want=step.expect)
+        (result,) = self._writer.put([back])
+        if result.outcome in _IN_PLACE:
+            return Result(step.path, Outcome.CONFLICT, _NO_COPY)
+        return Result(step.path, Outcome.CONFLICT, f"{_NO_COPY}; {self._put_beside(step)}")
+
+    def _put_beside(self, step: Step) -> str:
+        """Keep what cannot go back where its owner sees it; something else is in its place now."""
+        folders = [*_folders_above(step.path)[::-1], b""]
         for folder in folders:
-            writer.remove_if_empty(folder)
-        return _take_back(writer, root, [*early, *writes], results)
+            name = names.kept_name(step.path.rpartition(b"/")[2], self._writer.tag, step.number)
+            path = folder + b"/" + name if folder else name
+            beside = Step(number=step.number, path=path, expect=Absent(), want=step.expect)
+            (result,) = self._writer.put([beside])
+            if result.outcome in _IN_PLACE:
+                return f"it is kept as {path.decode('utf-8', 'backslashreplace')}"
+        return "it could not be put back"
 
-
-def _clear(writer: Writer, folders: Sequence[bytes], written: set[bytes]) -> None:
-    """Make room for files where folders are."""
-    for folder in folders:
-        if any(folder == path or folder.startswith(path + b"/") for path in written):
-            writer.remove_if_empty(folder)
-    for path in written.intersection(folders):
-        writer.remove_if_hollow(path)
-
-
-def _delete(writer: Writer, root: Root, steps: Iterable[Step]) -> list[Result]:
-    """Delete what is somewhere else by now, if it has to be."""
-    allowed, results = [], []
-    for step in steps:
-        if _is_safe(root, step):
-            allowed.append(step)
-        else:
-            results.append(writer.refuse(step, _NO_COPY))
-    return results + writer.put(allowed)
-
-
-def _take_back(
-    writer: Writer, root: Root, steps: Iterable[Step], results: list[Result]
-) -> list[Result]:
-    """Put back what had to go before its copy was written, if the copy could not be."""
-    outcomes = {result.path: result.outcome for result in results}
-    unsafe = {
-        step.path: Step(number=step.number, path=step.path, expect=step.want, want=step.expect)
-        for step in steps
-        if outcomes[step.path] in _IN_PLACE and not _is_safe(root, step)
-    }
-    writer.put(list(unsafe.values()))
-    return [
-        Result(result.path, Outcome.CONFLICT, _NO_COPY) if result.path in unsafe else result
-        for result in results
-    ]
-
-
-def _is_safe(root: Root, step: Step) -> bool:
-    """Whether one of the copies that a step needs is there, if it needs any."""
-    return not step.needs or any(_is_there(root, copy) for copy in step.needs)
+    def _is_safe(self, step: Step) -> bool:
+        """Whether one of the copies that a step needs is there, if it needs any."""
+        return not step.needs or any(_is_there(self._root, copy) for copy in step.needs)
 
 
 def _is_there(root: Root, copy: Copy) -> bool:
@@ -99,11 +137,11 @@ def _is_there(root: Root, copy: Copy) -> bool:
     return isinstance(found, Present) and (found.blob, found.is_link) == copy[1:]
 
 
-def _is_in_the_way(path: bytes, written: set[bytes], above: set[bytes]) -> bool:
-    """Whether a file has to be gone before something can be written."""
-    return path in above or not written.isdisjoint(_folders_above(path))
+def _blocks(path: bytes, others: Set[bytes], above_others: Set[bytes]) -> bool:
+    """Whether one of two kinds of paths has to be a folder where the other has a file."""
+    return path in above_others or not others.isdisjoint(_folders_above(path))
 
 
 def _folders_above(path: bytes) -> list[bytes]:
-    names = path.split(b"/")
-    return [b"/".join(names[:depth]) for depth in range(1, len(names))]
+    parts = path.split(b"/")
+    return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]

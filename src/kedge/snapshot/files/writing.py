@@ -58,7 +58,7 @@ class Writer:
         """Folders that were made, those above before those below."""
         self._root = root
         self._content = content
-        self._tag = tag
+        self.tag = tag
         self._on_result = on_result
         self._touched: set[bytes] = set()
 
@@ -108,7 +108,7 @@ class Writer:
         try:
             writable_components(step.path)
             with self._root.folder(step.folder) as dir_fd:
-                return _compare(Spot(step, dir_fd, self._tag))
+                return _compare(Spot(step, dir_fd, self.tag))
         except (FolderAbsent, FolderBlocked):
             return Result(step.path, Outcome.UNCHANGED)
         except (PathRefused, OSError) as error:
@@ -131,7 +131,7 @@ class Writer:
         try:
             writable_components(step.path)
             with self._root.folder(step.folder) as dir_fd:
-                spot = Spot(step, dir_fd, self._tag)
+                spot = Spot(step, dir_fd, self.tag)
                 return _compare(spot) or self._carry_out(spot, delete)
         except (FolderAbsent, FolderBlocked):
             return Result(step.path, Outcome.UNCHANGED)
@@ -178,7 +178,7 @@ class Writer:
             if parent not in opened:
                 opened[parent] = self._open_folder(step)
                 closing.callback(os.close, opened[parent])
-            spot = Spot(step, opened[parent], self._tag)
+            spot = Spot(step, opened[parent], self.tag)
             return _compare(spot) or spot
         except FolderAbsent:
             return Result(step.path, Outcome.CONFLICT, "its folder does not exist any more")

@@ -399,7 +399,7 @@ def _kept_without(
             continue
         # Who replaces a file as a whole would have done so whatever else was in it.
         whole = record.before is not None and gone == set(lines_of(record.before))
-        for line in kept.keys() if whole and not is_own else kept.keys() & gone:
+        for line in kept.keys() - gained if whole and not is_own else kept.keys() & gone:
             if line in gone and record.path not in kept[line]:
                 taken.add((line, record.path, record.who))
             kept[line].discard(record.path)

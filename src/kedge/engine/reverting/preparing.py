@@ -199,8 +199,8 @@ class Evidence:
                 continue
             displaced.update(_contents(replaced).values())
         return Facts(
-            lives=self._material.lives,
             undone=self._material.plain(),
+            earlier=self._material.earlier,
             opening=opening,
             displaced=displaced,
             elsewhere=self._elsewhere,

@@ -257,6 +257,10 @@ class Snapshots:
         """The content of a blob."""
         return self._read(bytes.fromhex(blob))
 
+    def has(self, blob: str) -> bool:
+        """Whether a blob is in the store itself, so that nothing else is needed to read it."""
+        return self._store.has(bytes.fromhex(blob))
+
     def _has(self, blob: str) -> bool:
         return self._store.exists(bytes.fromhex(blob))
 

@@ -22,6 +22,7 @@ from tests.agent.world import (
     tools_of,
 )
 from tests.support.model_server import Call, ModelServer, Text, Wait, answer
+from tests.support.watching import until_beaten
 
 FINE = answer(Text.of("fine"))
 SHELL = "echo two > a.txt; echo new > new.txt; (sleep 600 & echo $! > bg); echo $$ > pid; sleep 600"
@@ -70,6 +71,7 @@ async def running(world: World) -> list[int]:
     shell = int(await world.until("pid", lambda text: text.endswith("\n")))
     assert is_alive(shell)
     assert is_alive(background)
+    await until_beaten(world.root / "data", world.folder / "pid")
     return [shell, background]
 
 

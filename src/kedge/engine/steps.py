@@ -36,7 +36,7 @@ from kedge.store.verbs.todos import put_todos
 from kedge.store.verbs.turns import begin_step, finish_step
 
 if TYPE_CHECKING:
-    from kedge.snapshot.files.steps import RootedStep
+    from kedge.snapshot.files.steps import FileWork
 
 
 class Step:
@@ -189,10 +189,10 @@ class Step:
         reads: Sequence[AnyPath],
         writes: Sequence[AnyPath],
         effects: Literal["none", "unknown"],
-        steps: "Sequence[RootedStep]" = (),
+        work: "FileWork | None" = None,
     ) -> Effects:
         """What is to be recorded of a call of this step beside its part."""
-        return self._files.effects(part, reads=reads, writes=writes, effects=effects, steps=steps)
+        return self._files.effects(part, reads=reads, writes=writes, effects=effects, work=work)
 
     async def put(
         self,

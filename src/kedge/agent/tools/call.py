@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kedge.engine.growing import ToolCall
     from kedge.engine.session import Session
     from kedge.engine.steps import Step
-    from kedge.snapshot.files.steps import RootedStep
+    from kedge.snapshot.files.steps import FileWork
 
 
 class Asker(Protocol):
@@ -141,15 +141,15 @@ class Call:
         self,
         *paths: Path,
         reads: Sequence[Path] = (),
-        steps: "Sequence[RootedStep]" = (),
+        work: "FileWork | None" = None,
     ) -> None:
         """Be alone at these files until the call ends, and have recorded what becomes of them.
 
         Raises `FileChanged` where the session does not know what is there. Call it after all
-        permissions were given, and read what is to be changed after it. `steps` are those of
-        kedge's own tools: they are stored, because their temporary files outlive a crash.
+        permissions were given, and read what is to be changed after it. `work` is that of kedge's
+        own tools: its steps are stored, because their temporary files outlive a crash.
         """
-        await self._running.declare(writes=paths, reads=reads, steps=steps)
+        await self._running.declare(writes=paths, reads=reads, work=work)
 
     async def observes(self) -> None:
         """From here to the end of the call, record what happens to any file of the worktree."""

@@ -14,7 +14,6 @@ from kedge.agent.tools import diffs
 from kedge.agent.tools.contents import (
     Found,
     Replacement,
-    Work,
     look,
     mode_of_new_file,
     put,
@@ -25,6 +24,7 @@ from kedge.agent.tools.places import Place, is_same_place, printable
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.errors import FileBusy, FileChanged
 from kedge.domain.failpoints import reach
+from kedge.snapshot.files.steps import FileWork
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ async def _alone(call: "Call", places: Sequence[Place]) -> AsyncIterator[None]:
         yield
 
 
-async def _declare(call: "Call", places: Sequence[Place], work: Work, unseen: bool) -> None:
+async def _declare(call: "Call", places: Sequence[Place], work: FileWork, unseen: bool) -> None:
     # The real ones: a symlink on the way to them is not touched.
     paths = [place.real for place in places]
     unread: list[Path] = []
     while True:
         try:
-            await call.writes(*paths, reads=unread, steps=work.steps)
+            await call.writes(*paths, reads=unread, work=work)
         except (FileChanged, FileBusy) as error:
             new = call.worktree.resolve() / error.path
             if isinstance(error, FileBusy) or error.known or not unseen or new in unread:

@@ -11,7 +11,7 @@ from kedge.agent.tools.places import Place, printable
 from kedge.agent.tools.tool import ToolFailure
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.reading import Failure, read_file
-from kedge.snapshot.files.steps import RootedStep, Step, taking_back
+from kedge.snapshot.files.steps import FileWork, RootedStep, Step, taking_back
 from kedge.snapshot.files.writing import Writer
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Outcome, Present, Result
@@ -90,8 +90,10 @@ def look(place: Place) -> Found:
 def mode_of_new_file() -> int:
     """Type and permission bits that a new file gets from this process.
 
-    The umask cannot be asked for without changing it for all threads; so a file is made.
+    Only Linux tells the umask without changing it for all threads; elsewhere a file is made.
     """
+    if (umask := _umask()) is not None:
+        return stat.S_IFREG | 0o666 & ~umask
     with tempfile.TemporaryDirectory(prefix="kedge-") as folder:
         fd = os.open(os.path.join(folder, "new"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         try:
@@ -100,18 +102,15 @@ def mode_of_new_file() -> int:
             os.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What is to be written, step by step, and the contents that this takes."""
-
-    steps: tuple[RootedStep, ...]
-    contents: Mapping[str, bytes]
-    """By blob; also what is there now, in case that it has to be put back."""
-    names: Mapping[bytes, str]
-    """What the model calls the paths."""
+def _umask() -> int | None:
+    try:
+        with open("/proc/self/status", "rb") as lines:
+            return next((int(line.split()[1], 8) for line in lines if line[:6] == b"Umask:"), None)
+    except FileNotFoundError:
+        return None
 
 
-def work_of(replacements: Sequence[Replacement]) -> Work:
+def work_of(replacements: Sequence[Replacement]) -> FileWork:
     """The steps that lead to replacements."""
     contents: dict[str, bytes] = {}
     steps = [
@@ -120,11 +119,10 @@ def work_of(replacements: Sequence[Replacement]) -> Work:
     ]
     # Deletions first, so that a folder can take the place of a file.
     steps.sort(key=lambda each: isinstance(each.step.want, Present))
-    names = {os.fsencode(each.place.real): printable(each.place.path) for each in replacements}
-    return Work(tuple(steps), contents, names)
+    return FileWork(steps=tuple(steps), contents=contents)
 
 
-def put(work: Work, *, tag: str) -> None:
+def put(work: FileWork, *, tag: str) -> None:
     """Write all of it; if one file cannot be written, take back the others and say why."""
     back = taking_back(work.steps)
     done: set[bytes] = set()
@@ -134,12 +132,13 @@ def put(work: Work, *, tag: str) -> None:
             result = _carry_out(each, work.contents, tag)
             if result.outcome not in _DONE:
                 raise ToolFailure(
-                    f"{work.names[each.real]} was not written: {result.reason}. "
+                    f"{printable(each.real)} was not written: {result.reason}. "
                     "No file was changed; look at it and try again."
                 )
             if result.outcome is not Outcome.UNCHANGED:
                 done.add(each.real)
         undoing.pop_all()
+    work.is_done = True
 
 
 def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], tag: str) -> Result:

@@ -11,7 +11,6 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from kedge.domain.errors import FileChanged
 from kedge.engine.timeline.formats import declared_data, stored
 from kedge.engine.timeline.paths import NamedPaths
 from kedge.engine.timeline.timeline import UNPROTECTED, Timeline
-from kedge.snapshot.files.steps import RootedStep
+from kedge.snapshot.files.looking import is_same
+from kedge.snapshot.files.steps import FileWork, RootedStep
 from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.changes import (
@@ -72,14 +72,15 @@ class DeclaredEffects:
         *,
         reads: NamedPaths,
         writes: NamedPaths,
-        steps: Sequence[RootedStep] = (),
+        work: FileWork | None = None,
     ) -> None:
         self._timeline = timeline
         self._session = session
         self._home = home
         self._reads = reads
         self._writes = writes
-        self._steps = steps
+        self._work = work
+        self._steps = work.steps if work else ()
         self._working = AsyncExitStack()
         """The heartbeat, and the locks of the files."""
         self._found: _Found | None = None
@@ -134,6 +135,7 @@ class DeclaredEffects:
             else:
                 looked = await self._timeline.head()
                 after = await captured(self._session, self._writes.inside)
+                after |= await self._written_by_steps(after)
                 missing = missing_folders(self._home.worktree, self._written(found.states))
                 folders = tuple(self._folders(found))
                 left = _Found(looked, after, missing, folders)
@@ -157,6 +159,26 @@ class DeclaredEffects:
         changes = [*folder_changes(made), *declared_changes(before, left.states)]
         changes += told(self._writes.outside, OUTSIDE) + told(left.folders, _FOLDER)
         yield from add_changes(self._home, changes, number=number)
+
+    async def _written_by_steps(self, after: Mapping[bytes, State]) -> dict[bytes, State]:
+        """What the call left where somebody else has saved something since: that is not its own."""
+        if self._work is None or not self._work.is_done:
+            return {}
+        worktree = os.fsencode(self._home.worktree)
+        own: dict[bytes, State] = {}
+        for each in self._steps:
+            path = each.path_in(worktree)
+            found = None if path is None else after.get(path)
+            if path is None or found is None or isinstance(found, Uncovered):
+                continue
+            if not is_same(found, each.step.want):
+                own[path] = each.step.want
+        blobs = [state.blob for state in own.values() if isinstance(state, Present)]
+        if blobs:
+            snapshots = await self._session.snapshots()
+            contents = [self._work.contents[blob] for blob in blobs]
+            await snapshots.put_blobs(contents, session=self._session.id)
+        return own
 
     def _folders(self, found: _Found) -> Iterator[bytes]:
         """Paths where a folder is now, and no file was that could be put back."""

@@ -190,8 +190,7 @@ def _note(worktree: str, states: DeclaredStates, order: PutInOrder) -> str:
 
 def _inside(worktree: str, step: RootedStep) -> bytes | None:
     """The path of a step as its worktree has it; None if it is outside."""
-    top = os.fsencode(worktree).rstrip(b"/") + b"/"
-    return step.real.removeprefix(top) if step.real.startswith(top) else None
+    return step.path_in(os.fsencode(worktree))
 
 
 def _shown(worktree: str, step: RootedStep) -> str:

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -62,11 +62,27 @@ class RootedStep:
         """The whole path."""
         return os.path.join(self.root, self.step.path)
 
+    def path_in(self, folder: bytes) -> bytes | None:
+        """The path as seen from a folder; None if it is not below that."""
+        top = folder.rstrip(b"/") + b"/"
+        return self.real.removeprefix(top) if self.real.startswith(top) else None
+
     def taken_back(self, number: int) -> "RootedStep":
         """The step that undoes this one."""
         step = self.step
         back = Step(number=number, path=step.path, expect=step.want, want=step.expect)
         return RootedStep(self.root, back)
+
+
+@dataclass(slots=True, kw_only=True)
+class FileWork:
+    """What a tool is going to write, step by step."""
+
+    steps: tuple[RootedStep, ...]
+    contents: Mapping[str, bytes]
+    """By blob; also what is there now, in case that it has to be put back."""
+    is_done: bool = False
+    """Whether each step was carried out, whatever somebody did to the files since."""
 
 
 def taking_back(steps: Sequence[RootedStep]) -> list[RootedStep]:

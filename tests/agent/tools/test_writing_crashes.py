@@ -7,10 +7,11 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 from zlib import crc32
 
@@ -239,6 +240,60 @@ async def test_killed_each_time_it_comes_by(tmp_path: Path, point: str) -> None:
         if await world.runs(JOBS["patch"], f"{point}:{time}") == 0:
             break
         await assert_recovered(world, JOBS["patch"], before)
+
+
+BACK = """\
+*** Begin Patch
+*** Update File: a.txt
+@@
+ one
+-zwei
++two
+*** Delete File: sub/new.txt
+*** Add File: old.txt
++old
+*** Update File: deep/moved.txt
+*** Move to: m.txt
+@@
+-M
++m
+*** End Patch
+"""
+KILLS = 100
+
+
+@LONG
+async def test_killed_at_any_time(tmp_path: Path) -> None:
+    """A process that patches files to and fro, killed again and again: each time nothing is left,
+    each file is old or new, and a revert of all leads back to the beginning."""
+    world = await World.made(tmp_path)
+    chance = Random(7)
+    for _ in range(KILLS):
+        order = {
+            "session": world.session,
+            "tool": "apply_patch",
+            "input": {"patchText": PATCH},
+            "back": {"patchText": BACK},
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.agent.tools.writing_child"),
+            *(str(world.folder), world.database, msgspec.json.encode(order).decode()),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.read(1) == b"."
+        # Until it is somewhere: there is no event to wait for.
+        await asyncio.sleep(chance.uniform(0, 0.2))
+        process.kill()
+        await process.communicate()
+        async with world.reopened() as (engine, session):
+            assert left_over(world.folder) == []
+            assert_old_or_new(world.found, JOBS["patch"])
+            await session.revert((await session.messages()).messages[0].info.id)
+            assert world.found == BEFORE
+            world = replace(world, session=(await engine.sessions.create()).id)
+    print(f"{KILLS} kills, nothing left behind and nothing lost")  # noqa: T201 - the figure
 
 
 @pytest.mark.parametrize("swaps", [True, False])

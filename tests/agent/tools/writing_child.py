@@ -43,6 +43,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     swaps: bool = True
     """Whether the file system can exchange two names."""
     protects: bool = True
+    back: dict[str, Any] | None = None
+    """The input that takes back what the first did; with it, the two are repeated for ever."""
 
 
 def saving(order: Order, folder: Path) -> ExitStack:
@@ -70,6 +72,11 @@ async def main(folder: str, database: str, text: str) -> None:
                 await scene.run(read, filePath=path)
             with saving(order, Path(folder)):
                 await scene.run(TOOLS[order.tool], **order.input)
+                while order.back is not None:
+                    sys.stdout.write(".")
+                    sys.stdout.flush()
+                    await scene.run(TOOLS[order.tool], **order.back)
+                    await scene.run(TOOLS[order.tool], **order.input)
 
 
 if __name__ == "__main__":

@@ -165,6 +165,9 @@ async def test_a_call_begins_and_ends_with_a_beat(
             began = beat_of(engine)
             put(folder / "file", "x")
         assert began <= (folder / "file").stat().st_ctime_ns <= beat_of(engine)
+        async with step.tool("write", {}, writes=["declared"]):
+            put(folder / "declared", "x")
+        assert (folder / "declared").stat().st_ctime_ns <= beat_of(engine)
     assert engine.heartbeat._running == 0
 
 

@@ -133,6 +133,9 @@ class DeclaredEffects:
             if found is None:
                 yield None
             else:
+                if self._writes.real:
+                    # What it did is done: it is its own, also if the process dies from here on.
+                    self._timeline.heartbeat.beat()
                 looked = await self._timeline.head()
                 after = await captured(self._session, self._writes.inside)
                 after |= await self._written_by_steps(after)

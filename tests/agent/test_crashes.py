@@ -117,6 +117,29 @@ async def test_killed_in_a_command(any_world: World, verb: str) -> None:
             await check_closed(scene)
 
 
+async def test_a_person_works_on_after_the_kill(any_world: World) -> None:
+    """What they save before the next start stays when the agent's work is undone."""
+    session = await made(any_world)
+    async with Worker(any_world, session, "prompt", f"bash {SHELL}") as other:
+        await running(any_world)
+        await other.kill()
+    theirs = {"a.txt": "a person's\n", "b.txt": "a person's\n", "theirs.txt": "a person's\n"}
+    for name, text in theirs.items():
+        any_world.put(name, text)
+    async with restarted(any_world, session) as scene:
+        (found,) = await scene.answers()
+        receipt = await scene.session.revert(info_of(found).parentID)
+        told = {entry.path: entry.outcome.value for entry in receipt.files}
+        assert told == {
+            **dict.fromkeys(theirs, "shared"),
+            **dict.fromkeys(("bg", "new.txt", "pid"), "deleted"),
+        }
+        assert {name: any_world.read(name) for name in theirs} == theirs
+        await scene.session.unrevert()
+        assert {name: any_world.read(name) for name in theirs} == theirs
+        assert any_world.read("new.txt") == "new\n"
+
+
 async def test_killed_between_two_steps(world: World) -> None:
     """What the first step did stays the session's; the second is interrupted."""
     call = Call.of("write", filePath=str(world.folder / "new.txt"), content="new\n")

@@ -180,7 +180,7 @@ class Evidence:
         self._order = order
         self._now = now
         self.read = snapshots.read
-        self.has = snapshots.has
+        self.has = snapshots.can_read
 
     def facts(self, paths: Collection[bytes]) -> Facts:
         """What is known of the session beside what is to be undone."""

@@ -22,6 +22,7 @@ from tests.agent.world import (
     tools_of,
 )
 from tests.support.model_server import Call, ModelServer, Text, Wait, answer
+from tests.support.watching import until_beaten
 
 FINE = answer(Text.of("fine"))
 SHELL = "echo two > a.txt; echo new > new.txt; (sleep 600 & echo $! > bg); echo $$ > pid; sleep 600"
@@ -70,6 +71,7 @@ async def running(world: World) -> list[int]:
     shell = int(await world.until("pid", lambda text: text.endswith("\n")))
     assert is_alive(shell)
     assert is_alive(background)
+    await until_beaten(world.root / "data", world.folder / "pid")
     return [shell, background]
 
 
@@ -113,6 +115,29 @@ async def test_killed_in_a_command(any_world: World, verb: str) -> None:
             assert any_world.read("a.txt") == "two\n"
             assert text_of(await scene.prompt("say on", model="kedge/offline")) == "on"
             await check_closed(scene)
+
+
+async def test_a_person_works_on_after_the_kill(any_world: World) -> None:
+    """What they save before the next start stays when the agent's work is undone."""
+    session = await made(any_world)
+    async with Worker(any_world, session, "prompt", f"bash {SHELL}") as other:
+        await running(any_world)
+        await other.kill()
+    theirs = {"a.txt": "a person's\n", "b.txt": "a person's\n", "theirs.txt": "a person's\n"}
+    for name, text in theirs.items():
+        any_world.put(name, text)
+    async with restarted(any_world, session) as scene:
+        (found,) = await scene.answers()
+        receipt = await scene.session.revert(info_of(found).parentID)
+        told = {entry.path: entry.outcome.value for entry in receipt.files}
+        assert told == {
+            **dict.fromkeys(theirs, "shared"),
+            **dict.fromkeys(("bg", "new.txt", "pid"), "deleted"),
+        }
+        assert {name: any_world.read(name) for name in theirs} == theirs
+        await scene.session.unrevert()
+        assert {name: any_world.read(name) for name in theirs} == theirs
+        assert any_world.read("new.txt") == "new\n"
 
 
 async def test_killed_between_two_steps(world: World) -> None:

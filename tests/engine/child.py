@@ -5,13 +5,16 @@ It says what it does as one JSON text per line, and reads a line when it is to g
 
 import asyncio
 import json
+import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 from time import monotonic
 
 import kedge
 from kedge.domain.errors import KedgeError
 from kedge.domain.questions import QuestionInfo, QuestionOption
-from kedge.engine import growing, upkeep
+from kedge.engine import growing, heartbeats, upkeep
 from kedge.engine.engine import Engine
 from tests.engine.places import NEVER, PAUSES
 
@@ -61,8 +64,43 @@ async def touch_files(engine: Engine, session_id: str) -> None:
     ):
         for name in ("shell", "declared"):
             (engine.directory / name).touch()
+        beat(engine, engine.directory / "declared")
         say("touched")
         await told()
+
+
+async def obey(engine: Engine, session_id: str) -> None:
+    """Stand in the middle of a shell call and of a declared one, and do what the test says; the
+    heart beats only when the test says so."""
+    heartbeats.EVERY = NEVER
+    await obey_alive(engine, session_id)
+
+
+async def obey_alive(engine: Engine, session_id: str) -> None:
+    """The same, with a heart that beats by itself."""
+    session = await engine.sessions.get(session_id)
+    mark = engine.data / "mark"
+    async with (
+        session.turn("Work") as turn,
+        turn.step() as step,
+        step.tool("bash", {}, effects="unknown"),
+        step.tool("write", {}, writes=["declared"]),
+    ):
+        say("at work")
+        while line := await told():
+            if line == "beat":
+                mark.touch()
+                beat(engine, mark)
+            else:
+                run = partial(subprocess.run, ["sh", "-ec", line], cwd=engine.directory)
+                (await asyncio.to_thread(run)).check_returncode()
+            say("done")
+
+
+def beat(engine: Engine, newest: Path) -> None:
+    """Give a sign of life that is later than the newest file: clocks of files may be slow."""
+    while (engine.heartbeat.beat() or 0) <= newest.stat().st_ctime_ns:
+        pass
 
 
 async def ask(engine: Engine, session_id: str) -> None:
@@ -112,7 +150,8 @@ async def begin(engine: Engine, session_id: str) -> None:
 
 
 ROLES = {
-    each.__name__: each for each in (work, touch_files, ask, reply, rename, abort, delete, begin)
+    each.__name__: each
+    for each in (*(work, touch_files, obey, obey_alive, ask, reply, rename, abort, delete, begin),)
 }
 
 

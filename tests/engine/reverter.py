@@ -13,7 +13,7 @@ from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.snapshot.files import moving
-from tests.engine.child import say, told
+from tests.engine.child import beat, say, told
 from tests.engine.places import NEVER, PAUSES
 from tests.engine.reverting.scene import put
 from tests.support.patience import PATIENCE
@@ -63,6 +63,7 @@ async def work(engine: Engine, session: Session) -> None:
         put(folder / "new/file", "half\n")
         put(folder / "private", None)
         put(folder / "shell", "half\n")
+        beat(engine, folder / "shell")
         say("half done")
         await told()
 

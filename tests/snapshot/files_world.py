@@ -98,9 +98,11 @@ class World:
     def put_one(self, path: bytes, expect: State, want: State) -> Result:
         return self.put(Step(number=0, path=path, expect=expect, want=want))[0]
 
-    def clean_up(self, *steps: Step) -> list[Result]:
+    def clean_up(
+        self, *steps: Step, is_stored: Callable[[str], bool] | None = None
+    ) -> list[Result]:
         with Root(os.fsencode(self.path)) as root:
-            return clean_up(root, steps, tag=TAG)
+            return clean_up(root, steps, tag=TAG, is_stored=is_stored)
 
     def contents(self) -> list[bytes]:
         """The bytes of all files and symlinks below the root."""

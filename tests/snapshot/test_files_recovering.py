@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -272,6 +273,38 @@ def _disturb(
 def _assert_nothing_lost(world: World, editor: Editor) -> None:
     held = set(world.contents()) | set(world.blobs.values())
     assert editor.precious <= held
+
+
+@pytest.mark.parametrize("kind", ["swapping", "linking"])
+@pytest.mark.parametrize("want", ["file", "nothing"])
+def test_what_no_store_has_is_not_removed(kind: str, want: str, tmp_path: Path) -> None:
+    """Where the store lacks what a step replaces, the clean-up leaves on disk whatever is there:
+    what was replaced, put back or beside it, and what somebody saved, at whichever call."""
+    for death, edit in itertools.product(range(4, 60), [None, *range(0, 60, 3)]):
+        world = World(tmp_path / f"{death}-{edit}")
+        old = world.present(b"old")
+        one = step(0, b"f", old, world.present(b"new") if want == "file" else ABSENT)
+        world.lay(b"f", old)
+        editor = Editor(world, b"f", {} if edit is None else {edit: "save_by_rename"})
+        die = dying_at(death)
+
+        def before(editor: Editor = editor, die: Callable[[], None] = die) -> None:
+            editor.before()
+            die()
+
+        with file_system(kind):
+            with suppress(Killed), watched(before):
+                world.put(one)
+            held = {b"old"} & set(world.contents())
+            results = world.clean_up(one, is_stored=lambda blob: False)
+        found = set(world.contents())
+        assert held | editor.precious <= found
+        assert world.own_names() == []
+        if world.at(b"f.kedge-plan_1-0").exists():
+            assert "f.kedge-plan_1-0" in results[0].reason
+        elif edit is None:
+            assert results == []
+        shutil.rmtree(world.path)
 
 
 @pytest.mark.parametrize("kind", ["swapping", "linking"])

@@ -29,6 +29,13 @@ async def until_gone(*pids: int) -> None:
     await until(lambda: not any(sightings.process(pid) for pid in pids))
 
 
+async def until_beaten(data: Path, *files: Path) -> None:
+    """Wait until a process that uses a data folder has given a sign of life since files changed."""
+    newest = max(file.stat().st_ctime_ns for file in files)
+    beats = data / "heartbeats"
+    await until(lambda: any(each.stat().st_ctime_ns > newest for each in beats.iterdir()))
+
+
 def _look(holds: Callable[[], bool]) -> bool:
     if holds():
         return True

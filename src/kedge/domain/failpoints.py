@@ -1,5 +1,5 @@
-"""Named places between the first and the last write of an undo at which a test can end the process,
-as a crash would. Nothing happens at them otherwise.
+"""Named places between the first and the last write of an undo, or of a tool, at which a test can
+end the process, as a crash would. Nothing happens at them otherwise.
 
 `KEDGE_FAILPOINT=name` in the environment kills the process with SIGKILL when it reaches the place
 for the first time, `name:3` for the third.
@@ -41,7 +41,14 @@ POINTS = (
     "before-settle",
     "after-settle",
 )
-"""Every place there is."""
+"""The places that an undo comes by."""
+
+TOOL_POINTS = (
+    # A tool that writes files, before it touches the first and after the last.
+    "steps-stored",
+    "steps-done",
+)
+"""Those that only a tool comes by; in between, it writes files as an undo does."""
 
 _VARIABLE = "KEDGE_FAILPOINT"
 _armed: dict[str, Callable[[], None]] = {}
@@ -64,7 +71,7 @@ def armed(name: str, act: Callable[[], None], *, at: int = 1) -> Iterator[None]:
 
 
 def _arm(name: str, act: Callable[[], None], at: int) -> None:
-    if name not in POINTS:
+    if name not in POINTS + TOOL_POINTS:
         raise InvalidInput(f"there is no fail point {name!r}")
     times = count(1)
 

@@ -17,7 +17,9 @@ from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.status import SessionStatus
 from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
+from kedge.engine.heartbeats import Heartbeat, forget_beats, silent_engines
 from kedge.engine.holding import held, release
+from kedge.engine.owners import machine
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
 from kedge.engine.runs import Runs
@@ -33,17 +35,17 @@ from kedge.engine.worktrees import (
 )
 from kedge.snapshot.repository.asking import aside
 from kedge.store.port import Store
-from kedge.store.script import ScriptMaker
 from kedge.store.verbs.plans import unfinished_plans
 from kedge.store.verbs.projects import KnownWorktree, known_worktree, place_worktree, project_of
 from kedge.store.verbs.sessions import adopt_strays, strays_in
-from kedge.store.verbs.timeline import open_calls
+from kedge.store.verbs.timeline import leftovers, open_calls
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Diffs
     from kedge.engine.protecting import Protecting
     from kedge.engine.reverting.service import Reverts
+    from kedge.engine.timeline.recovering import Ends
     from kedge.engine.timeline.timeline import Timeline
     from kedge.snapshot.asynchronous import AsyncSnapshots
 
@@ -91,6 +93,7 @@ class Engine:
         self.asks = Asks(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
+        self.heartbeat = Heartbeat(data, self.runs.engine_id)
         self.upkeep = Upkeep(
             store,
             clock,
@@ -114,6 +117,7 @@ class Engine:
         """Find out where the engine is, and tidy up after processes that were killed."""
         self._place = await self.locate(directory)
         self.recovered = await self._recover()
+        await self._forget_beats()
         self.upkeep.start()
 
     async def _recover(self) -> list[str]:
@@ -122,7 +126,18 @@ class Engine:
         recovered = await self.runs.recover()
         if await self.store.read(unfinished_plans):
             await self.reverts.recover()
+        if await self.store.read(partial(leftovers, machine())):
+            from kedge.engine.timeline.leftovers import look_after_leftovers
+
+            await look_after_leftovers(self)
         return recovered
+
+    async def _forget_beats(self) -> None:
+        """Remove the heartbeats of engines that are gone, unless they are still needed."""
+        silent = set(await asyncio.to_thread(silent_engines, self.data))
+        if silent:
+            unneeded = silent - await self.runs.engines_at_work()
+            await asyncio.to_thread(forget_beats, self.data, unneeded)
 
     async def close(self) -> None:
         """Stop what runs, then let go of the database; whoever is impatient still waits for it."""
@@ -138,6 +153,7 @@ class Engine:
             parts.push_async_callback(self._close_diffs)
             parts.push_async_callback(self._stop_protecting)
             parts.callback(self.processes.close)
+            parts.push_async_callback(asyncio.to_thread, self.heartbeat.close)
             parts.push_async_callback(self.runs.close, closer)
             parts.push_async_callback(self.upkeep.close)
 
@@ -248,7 +264,7 @@ class Engine:
         return await self._protecting.at(worktree, project)
 
     @asynccontextmanager
-    async def _ends_of_calls(self, session_id: str) -> AsyncIterator[ScriptMaker[None] | None]:
+    async def _ends_of_calls(self, session_id: str) -> AsyncIterator["Ends | None"]:
         found = await self.store.read(partial(open_calls, session_id))
         # Those of a revert, which belongs to no message, end when it is carried through.
         calls = [call for call in found if call.message_id]
@@ -257,8 +273,8 @@ class Engine:
             return
         from kedge.engine.timeline.recovering import closing
 
-        async with closing(self, session_id, calls) as script:
-            yield script
+        async with closing(self, session_id, calls) as ends:
+            yield ends
 
     @property
     def reverts(self) -> "Reverts":

@@ -31,6 +31,7 @@ from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
     from kedge.engine.steps import Step
+    from kedge.snapshot.files.steps import FileWork
 
 _PROGRESS = 0.5
 """Seconds between two stored states of a part that grows."""
@@ -245,16 +246,23 @@ class ToolCall(Growing):
         reads: Sequence[AnyPath] = (),
         writes: Sequence[AnyPath] = (),
         effects: Literal["none", "unknown"] = "none",
+        work: "FileWork | None" = None,
     ) -> None:
         """Say what the tool does to files when that is known only while it works; see
-        `Step.tool`. It can be said once."""
+        `Step.tool`. It can be said once.
+
+        `work` is how kedge's own tools write them: its steps are on the disk when this returns, for
+        whoever has to put in order what a crash leaves.
+        """
         self._check_open()
         if not isinstance(self._effects, NoEffects):
             raise InvalidInput("what a call does to files can be declared only once")
-        known = self._step._effects(self._part, reads=reads, writes=writes, effects=effects)
+        known = self._step._effects(
+            self._part, reads=reads, writes=writes, effects=effects, work=work
+        )
         async with known.beginning() as also:
             if also is not None:
-                await self._step.turn._write_fenced(also)
+                await self._step.turn._write_fenced(also, durable=work is not None)
             self._effects = known
 
     def fail(self, message: str) -> None:

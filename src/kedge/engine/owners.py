@@ -60,6 +60,11 @@ def owner_lives(text: str, expired: bool, here: Owner) -> bool:
     return process_start(owner.pid) in (owner.start, UNKNOWN)
 
 
+def engine_of(text: str) -> str:
+    """Which engine an owner is."""
+    return wire.decode(text, Owner).engine
+
+
 def forget_engine(owner: Owner) -> None:
     """The engine is closed, though its process lives on."""
     _ENGINES.discard(owner.engine)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kedge.domain import failures, wire
 from kedge.domain.clock import Clock
@@ -19,15 +19,17 @@ from kedge.domain.ids import IdMaker
 from kedge.domain.status import Idle, SessionStatus
 from kedge.engine.events import Event, EventLog
 from kedge.engine.keeping import LeaseKeeper
-from kedge.engine.owners import forget_engine, owner_lives, this_process
+from kedge.engine.owners import engine_of, forget_engine, owner_lives, this_process
 from kedge.engine.processes import end_processes
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
-from kedge.store.script import ScriptMaker
 from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, run_of, take_over
 from kedge.store.verbs.processes import processes_of
 from kedge.store.verbs.prompts import drop_prompts, say_idle, waiting_prompts
 from kedge.store.verbs.requests import ask_to_stop
+
+if TYPE_CHECKING:
+    from kedge.engine.timeline.recovering import Ends
 
 _log = logging.getLogger(__name__)
 _PAGE = 500
@@ -37,8 +39,8 @@ _LOOK = 0.05
 INTERRUPTED = "The process that ran this session ended before it was finished"
 
 
-Closing: TypeAlias = Callable[[str], AbstractAsyncContextManager[ScriptMaker[None] | None]]
-"""Finds out what the calls did that a session's run left at work, and gives what records it."""
+Closing: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Ends | None]]"
+"""Finds out what the calls did that a session's run left at work; stored inside of the block."""
 
 Stop: TypeAlias = Callable[[asyncio.Task[Any] | None], None]
 """Ends a run; told the task that must not be cancelled for it, if there is one."""
@@ -64,6 +66,7 @@ class Runs:
         self._closing = closing
         self._here = this_process(secrets.token_hex(8))
         self.owner = wire.encode(self._here)
+        self.engine_id = self._here.engine
         self.ttl = round(settings.lease_time * 1000)
         self._keeper = LeaseKeeper(store, self.owner, settings.lease_time)
         self._stoppers: dict[str, Stop] = {}
@@ -223,7 +226,7 @@ class Runs:
         # Before anything is looked at: what still runs would go on changing it.
         if not await self._end_left(session_id, is_alive):
             return False
-        async with self._closing(session_id) as closing:
+        async with self._closing(session_id) as ends:
             script = partial(
                 take_over,
                 session_id,
@@ -231,7 +234,8 @@ class Runs:
                 is_alive=is_alive,
                 now=self._clock.now(),
                 error=error,
-                closing=closing,
+                closing=None if ends is None else ends.record,
+                notes={} if ends is None else ends.notes,
             )
             return await self._store.write_bulk(script)
 
@@ -254,6 +258,10 @@ class Runs:
         ):
             found += page
         return found
+
+    async def engines_at_work(self) -> set[str]:
+        """The engines that have a lease, dead or alive, wherever they are."""
+        return {engine_of(lease.owner) for lease in await self._held()}
 
     async def _let_go(self) -> None:
         # This process may live on without the engine, and nobody else may judge its sessions dead.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -34,6 +34,9 @@ from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.parts import put_part, remove_part
 from kedge.store.verbs.todos import put_todos
 from kedge.store.verbs.turns import begin_step, finish_step
+
+if TYPE_CHECKING:
+    from kedge.snapshot.files.steps import FileWork
 
 
 class Step:
@@ -186,9 +189,10 @@ class Step:
         reads: Sequence[AnyPath],
         writes: Sequence[AnyPath],
         effects: Literal["none", "unknown"],
+        work: "FileWork | None" = None,
     ) -> Effects:
         """What is to be recorded of a call of this step beside its part."""
-        return self._files.effects(part, reads=reads, writes=writes, effects=effects)
+        return self._files.effects(part, reads=reads, writes=writes, effects=effects, work=work)
 
     async def put(
         self,

@@ -293,22 +293,26 @@ class Turn:
         checked: Busy | Retry = check_value(status, Busy | Retry)
         await self._write(partial(set_status, self.fence, checked))
 
-    async def _write(self, script: ScriptMaker[T], *, large: bool = False) -> T:
+    async def _write(
+        self, script: ScriptMaker[T], *, large: bool = False, durable: bool = False
+    ) -> T:
         """Run a script of this turn: one after the other, in the order in which they were begun."""
         if self._cut_off:
             raise TurnAborted(self.session.id)
         async with self._writing:
             store = self.engine.store
+            if durable:
+                return await store.write_durable(script)
             return await (store.write_bulk if large else store.write)(script)
 
-    async def _write_fenced(self, script: ScriptMaker[None]) -> None:
+    async def _write_fenced(self, script: ScriptMaker[None], *, durable: bool = False) -> None:
         """Run a script that does not look by itself whether the turn still has its session."""
 
         def fenced() -> Script[None]:
             yield from lock_live_session(self.session.id, self.fence)
             yield from script()
 
-        await self._write(fenced)
+        await self._write(fenced, durable=durable)
 
     async def record(self, error: BaseException) -> None:
         """Close what is open, and say why: once, however many blocks the error leaves."""

@@ -282,6 +282,10 @@ class Snapshots:
         return self._read(bytes.fromhex(blob))
 
     def has(self, blob: str) -> bool:
+        """Whether a blob is in the store itself, so that nothing else is needed to read it."""
+        return self._store.has(bytes.fromhex(blob))
+
+    def can_read(self, blob: str) -> bool:
         """Whether the content of a blob can be had."""
         return self._store.exists(bytes.fromhex(blob))
 
@@ -355,7 +359,7 @@ class Snapshots:
 
     def _put_back(self, held: Hold, changes: Sequence[Change]) -> list[Result]:
         held.check()
-        steps, results = steps_back(changes, self.has)
+        steps, results = steps_back(changes, self.can_read)
         if steps:
             with (
                 held.used() as root,

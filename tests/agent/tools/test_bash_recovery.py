@@ -15,9 +15,10 @@ from kedge.domain.messages import AssistantMessage
 from kedge.domain.parts import ToolError, ToolPart
 from kedge.domain.status import Idle
 from kedge.engine import sightings
+from kedge.engine.settings import data_folder
 from tests.agent.tools.scene import Scene
 from tests.support.patience import PATIENCE
-from tests.support.watching import until_gone, until_told
+from tests.support.watching import until_beaten, until_gone, until_told
 
 _ROOT = Path(__file__).parents[3]
 
@@ -63,6 +64,8 @@ async def test_killed_in_mid_shell(folder: Path, tmp_path: Path, mode: str) -> N
     async with child(folder, database, mode, line) as process:
         session_id = await hear(process)
         pids = [int(word) for word in (await until_told(folder / "pids")).split()]
+        if mode == "snapshots":
+            await until_beaten(data_folder(None), folder / "pids")
         process.kill()
         await process.wait()
     assert all(sightings.process(pid) is not None for pid in pids)

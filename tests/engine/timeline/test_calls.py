@@ -14,7 +14,7 @@ import pytest
 from kedge.domain.errors import FileBusy, FileChanged, InvalidInput
 from kedge.domain.parts import PatchPart, StepFinishPart, StepStartPart, ToolPart
 from kedge.domain.sessions import SessionSummary
-from kedge.domain.status import Busy, Idle
+from kedge.domain.status import Idle
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
@@ -26,7 +26,7 @@ from kedge.snapshot.values import Snapshot
 from kedge.store.verbs.changes import StoredChange, changes_between
 from kedge.store.verbs.timeline import Call, calls_of_machine
 from tests.engine.children import Child
-from tests.engine.places import Place, forge_lease, lease_row
+from tests.engine.places import Place
 from tests.engine.repositories import repository
 
 
@@ -562,33 +562,6 @@ async def test_what_a_dead_process_left_running_is_observed(
         assert sorted(await told(session)) == [("observed", b"declared"), ("observed", b"shell")]
         assert await calls(engine) == []
         assert await session.status() == Idle()
-
-
-async def test_what_is_done_after_a_process_died_is_not_its_own(
-    any_place: Place, folder: Path, children: AsyncExitStack
-) -> None:
-    """What may be somebody else's work is told as shared, so that no undo takes it back."""
-    put(folder / "gone" / "file", "x")
-    async with any_place.open() as engine:
-        session = await engine.sessions.create()
-        child = await children.enter_async_context(Child(any_place, "touch_files", session.id))
-        assert await child.hear() == "touched"
-        await child.kill()
-        put(folder / "user", "a morning's work")
-        put(folder / "declared", "a person's line")
-        (folder / "gone" / "file").unlink()
-        # The lease says until when the process can have lived: long before all of this.
-        await expire(engine, session.id, 0)
-        assert await engine.runs.recover() == [session.id]
-        found = sorted(await told(session))
-        assert [path for _, path in found] == [b"declared", b"gone/file", b"shell", b"user"]
-        assert {source for source, _ in found} == {"shared"}
-
-
-async def expire(engine: Engine, session_id: str, time: int) -> None:
-    """Let the lease of a session have expired at a time."""
-    owner = (await lease_row(engine, session_id))[1]
-    await forge_lease(engine, session_id, owner, expires=time, status=Busy())
 
 
 @pytest.mark.parametrize("kind", ["declared", "nested"])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kedge.engine.growing import ToolCall
     from kedge.engine.session import Session
     from kedge.engine.steps import Step
+    from kedge.snapshot.files.steps import FileWork
 
 
 class Asker(Protocol):
@@ -136,13 +137,19 @@ class Call:
         """Tell which files the session sees from now on. Call it before they are read."""
         await self._running.declare(reads=paths)
 
-    async def writes(self, *paths: Path, reads: Sequence[Path] = ()) -> None:
+    async def writes(
+        self,
+        *paths: Path,
+        reads: Sequence[Path] = (),
+        work: "FileWork | None" = None,
+    ) -> None:
         """Be alone at these files until the call ends, and have recorded what becomes of them.
 
         Raises `FileChanged` where the session does not know what is there. Call it after all
-        permissions were given, and read what is to be changed after it.
+        permissions were given, and read what is to be changed after it. `work` is that of kedge's
+        own tools: its steps are stored, because their temporary files outlive a crash.
         """
-        await self._running.declare(writes=paths, reads=reads)
+        await self._running.declare(writes=paths, reads=reads, work=work)
 
     async def observes(self) -> None:
         """From here to the end of the call, record what happens to any file of the worktree."""

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from kedge.agent.tools import diffs
-from kedge.agent.tools.contents import Found, Replacement, look, mode_of_new_file, put
+from kedge.agent.tools.contents import (
+    Found,
+    Replacement,
+    look,
+    mode_of_new_file,
+    put,
+    work_of,
+)
 from kedge.agent.tools.diffs import TextDiff, text_diff
 from kedge.agent.tools.places import Place, is_same_place, printable
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.errors import FileBusy, FileChanged
+from kedge.domain.failpoints import reach
+from kedge.snapshot.files.steps import FileWork
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
@@ -67,13 +76,16 @@ async def change(
         replacements = await asyncio.to_thread(plan, found)
         told = await asyncio.to_thread(_told, replacements)
         await call.ask("edit", _patterns(places), metadata=_metadata(told))
-        await _declare(call, places, unseen)
+        work = await asyncio.to_thread(work_of, replacements)
+        await _declare(call, places, work, unseen)
+        reach("steps-stored")
         if await asyncio.to_thread(_look, places) != found or not all(map(is_same_place, places)):
             raise ToolFailure(
                 "A file changed after it was looked at, and nothing was written. Read it again, "
                 "then try again."
             )
-        await to_the_end(asyncio.to_thread(partial(put, replacements, tag=call.part_id)))
+        await to_the_end(asyncio.to_thread(partial(put, work, tag=call.part_id)))
+        reach("steps-done")
     for changed in told:
         call.edited(changed.place.path)
     return told
@@ -89,13 +101,13 @@ async def _alone(call: "Call", places: Sequence[Place]) -> AsyncIterator[None]:
         yield
 
 
-async def _declare(call: "Call", places: Sequence[Place], unseen: bool) -> None:
+async def _declare(call: "Call", places: Sequence[Place], work: FileWork, unseen: bool) -> None:
     # The real ones: a symlink on the way to them is not touched.
     paths = [place.real for place in places]
     unread: list[Path] = []
     while True:
         try:
-            await call.writes(*paths, reads=unread)
+            await call.writes(*paths, reads=unread, work=work)
         except (FileChanged, FileBusy) as error:
             new = call.worktree.resolve() / error.path
             if isinstance(error, FileBusy) or error.known or not unseen or new in unread:

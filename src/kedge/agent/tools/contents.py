@@ -3,16 +3,15 @@
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from kedge.agent.tools.places import Place, printable
 from kedge.agent.tools.tool import ToolFailure
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.reading import Failure, read_file
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import FileWork, RootedStep, Step, taking_back
 from kedge.snapshot.files.writing import Writer
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Outcome, Present, Result
@@ -91,8 +90,10 @@ def look(place: Place) -> Found:
 def mode_of_new_file() -> int:
     """Type and permission bits that a new file gets from this process.
 
-    The umask cannot be asked for without changing it for all threads; so a file is made.
+    Only Linux tells the umask without changing it for all threads; elsewhere a file is made.
     """
+    if (umask := _umask()) is not None:
+        return stat.S_IFREG | 0o666 & ~umask
     with tempfile.TemporaryDirectory(prefix="kedge-") as folder:
         fd = os.open(os.path.join(folder, "new"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         try:
@@ -101,33 +102,51 @@ def mode_of_new_file() -> int:
             os.close(fd)
 
 
-def put(replacements: Sequence[Replacement], *, tag: str) -> None:
-    """Write all of them; if one cannot be written, take back the others and say why."""
+def _umask() -> int | None:
+    try:
+        with open("/proc/self/status", "rb") as lines:
+            return next((int(line.split()[1], 8) for line in lines if line[:6] == b"Umask:"), None)
+    except FileNotFoundError:
+        return None
+
+
+def work_of(replacements: Sequence[Replacement]) -> FileWork:
+    """The steps that lead to replacements."""
     contents: dict[str, bytes] = {}
     steps = [
-        (each.place, _step(number, each, contents)) for number, each in enumerate(replacements)
+        RootedStep(os.fsencode(each.place.root), _step(number, each, contents))
+        for number, each in enumerate(replacements)
     ]
     # Deletions first, so that a folder can take the place of a file.
-    steps.sort(key=lambda each: isinstance(each[1].want, Present))
-    done: list[tuple[Path, Step]] = []
+    steps.sort(key=lambda each: isinstance(each.step.want, Present))
+    return FileWork(steps=tuple(steps), contents=contents)
+
+
+def put(work: FileWork, *, tag: str) -> None:
+    """Write all of it; if one file cannot be written, take back the others and say why."""
+    back = taking_back(work.steps)
+    done: set[bytes] = set()
     with ExitStack() as undoing:
-        undoing.callback(_take_back, done, contents, tag)
-        for place, step in steps:
-            with Root(os.fsencode(place.root)) as root:
-                result = _carry_out(root, step, contents, tag)
+        undoing.callback(_take_back, back, done, work.contents, tag)
+        for each in work.steps:
+            result = _carry_out(each, work.contents, tag)
             if result.outcome not in _DONE:
                 raise ToolFailure(
-                    f"{printable(place.path)} was not written: {result.reason}. "
+                    f"{printable(each.real)} was not written: {result.reason}. "
                     "No file was changed; look at it and try again."
                 )
             if result.outcome is not Outcome.UNCHANGED:
-                done.append((place.root, step))
+                done.add(each.real)
         undoing.pop_all()
+    work.is_done = True
 
 
-def _carry_out(root: Root, step: Step, contents: dict[str, bytes], tag: str) -> Result:
-    with Writer(root, contents.__getitem__, tag=tag) as writer:
-        return writer.put([step])[0]
+def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], tag: str) -> Result:
+    with (
+        Root(rooted.root) as root,
+        Writer(root, contents.__getitem__, tag=tag) as writer,
+    ):
+        return writer.put([rooted.step])[0]
 
 
 def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
@@ -143,11 +162,10 @@ def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
     return Step(number=number, path=wanted.place.below, expect=before, want=want)
 
 
-def _take_back(done: Sequence[tuple[Path, Step]], contents: dict[str, bytes], tag: str) -> None:
+def _take_back(
+    back: Sequence[RootedStep], done: set[bytes], contents: Mapping[str, bytes], tag: str
+) -> None:
     """Undo what was done; where somebody saved meanwhile, theirs stays."""
-    for path, step in reversed(done):
-        back = Step(
-            number=step.number + len(done), path=step.path, expect=step.want, want=step.expect
-        )
-        with Root(os.fsencode(path)) as root:
-            _carry_out(root, back, contents, tag)
+    for each in back:
+        if each.real in done:
+            _carry_out(each, contents, tag)

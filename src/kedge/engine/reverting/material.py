@@ -59,8 +59,8 @@ class Material:
     """That declared calls and pending reverts made."""
     unsure: set[bytes] = field(default_factory=set)
     """Paths at which a crash left it open what a pending revert did."""
-    lives: dict[bytes, list[Segment]] = field(default_factory=dict)
-    """All that the session ever did to each path, also what is not to be undone."""
+    earlier: dict[bytes, list[Segment]] = field(default_factory=dict)
+    """What the session did to each path before what is to be undone."""
     openings: list[str] = field(default_factory=list)
     """The files as they were when the session began, and when what is to be undone did."""
 
@@ -129,8 +129,10 @@ def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Materia
     hiding = [each for each in pending if each.plan.kind != "files"]
     material = _gathered(root, changes, hiding)
     material.pending = pending
-    whole = yield from family_changes(session_id, 0)
-    material.lives = _gathered(root, whole, hiding).plain()
+    undone = {change.key for change in changes}
+    before = yield from family_changes(session_id, 0, boundary.pos)
+    earlier = [change for change in before if change.key not in undone]
+    material.earlier = _gathered(root, earlier, []).plain()
     material.openings = yield from opening_snapshots(session_id, (0, boundary.pos))
     yield from _find_later(material, session_id)
     return material
@@ -139,8 +141,7 @@ def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Materia
 def _of_unrevert(session_id: str, root: str) -> Script[Material]:
     pending = yield from written(session_id)
     material = _gathered(root, [], pending)
-    # What counts here is what the reverts found, and what the worktree held before the first one.
-    material.lives = material.plain()
+    # What counts here is what the worktree held before the first revert.
     taken = [each.plan.data.snapshot for each in pending[:1]]
     material.openings = [snapshot for snapshot in taken if snapshot is not None]
     yield from _find_later(material, session_id)

@@ -180,7 +180,7 @@ class Evidence:
         self._order = order
         self._now = now
         self.read = snapshots.read
-        self.has = snapshots.has
+        self.has = snapshots.can_read
 
     def facts(self, paths: Collection[bytes]) -> Facts:
         """What is known of the session beside what is to be undone."""
@@ -199,8 +199,8 @@ class Evidence:
                 continue
             displaced.update(_contents(replaced).values())
         return Facts(
-            lives=self._material.lives,
             undone=self._material.plain(),
+            earlier=self._material.earlier,
             opening=opening,
             displaced=displaced,
             elsewhere=self._elsewhere,

@@ -1,6 +1,5 @@
 """Declared calls: a tool says what it writes, and what was there before and after is recorded."""
 
-import asyncio
 import logging
 import os
 import stat
@@ -19,10 +18,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import FileChanged
-from kedge.engine.timeline.aging import doubted
-from kedge.engine.timeline.formats import declared_data, read_declared, stored
+from kedge.engine.timeline.formats import declared_data, stored
 from kedge.engine.timeline.paths import NamedPaths
-from kedge.engine.timeline.timeline import UNPROTECTED, Timeline, home_of
+from kedge.engine.timeline.timeline import UNPROTECTED, Timeline
+from kedge.snapshot.files.looking import is_same
+from kedge.snapshot.files.steps import FileWork, RootedStep
 from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.changes import (
@@ -33,13 +33,13 @@ from kedge.store.verbs.changes import (
     get_seen,
     set_seen,
 )
-from kedge.store.verbs.timeline import Call, begin_call, end_call, next_number
+from kedge.store.verbs.timeline import begin_call, end_call, next_number
 
 if TYPE_CHECKING:
     from kedge.engine.session import Session
 
 _log = logging.getLogger(__name__)
-_OUTSIDE = "it is outside of the worktree"
+OUTSIDE = "it is outside of the worktree"
 _FOLDER = "it is a folder, and only files can be declared"
 
 PATIENCE = 30.0
@@ -57,6 +57,8 @@ class _Found:
     """Folders on the way to paths where nothing was before the call."""
     folders: tuple[bytes, ...] = ()
     """Those of the paths that are folders."""
+    missing_above: tuple[bytes, ...] = ()
+    """Folders on the way to the files of steps that do not exist, by their whole paths."""
 
 
 class DeclaredEffects:
@@ -70,51 +72,74 @@ class DeclaredEffects:
         *,
         reads: NamedPaths,
         writes: NamedPaths,
+        work: FileWork | None = None,
     ) -> None:
         self._timeline = timeline
         self._session = session
         self._home = home
         self._reads = reads
         self._writes = writes
-        self._locks = AsyncExitStack()
+        self._work = work
+        self._steps = work.steps if work else ()
+        self._working = AsyncExitStack()
+        """The heartbeat, and the locks of the files."""
         self._found: _Found | None = None
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
         """Lock what is to be written, and store what is there now."""
         async with AsyncExitStack() as failing:
-            failing.push_async_callback(self._locks.aclose)
-            await self._locks.enter_async_context(
+            failing.push_async_callback(self._working.aclose)
+            since: int | None = None
+            if self._writes.real:
+                since = self._working.enter_context(self._timeline.heartbeat.beating())
+            await self._working.enter_async_context(
                 self._timeline.locks.locked(self._writes.real, patience=PATIENCE)
             )
             asked = await self._timeline.head()
             states = await identified(self._session, self._reads.inside)
-            states |= await _captured(self._session, self._writes.inside)
+            states |= await captured(self._session, self._writes.inside)
             await self._check_unchanged(states)
-            missing = _missing_folders(self._home.worktree, self._written(states))
-            found = _Found(asked, states, missing)
-            yield partial(self._begin, found)
+            missing = missing_folders(self._home.worktree, self._written(states))
+            above = missing_above(self._steps)
+            found = _Found(asked, states, missing, missing_above=above)
+            yield partial(self._begin, found, since)
             self._found = found
             failing.pop_all()
 
-    def _begin(self, found: _Found) -> Script[None]:
-        if self._writes.inside:
+    def _begin(self, found: _Found, since: int | None) -> Script[None]:
+        if self._writes.inside or self._steps:
             number = yield from next_number()
-            data = declared_data(self._written(found.states))
+            data = declared_data(
+                self._written(found.states),
+                since=since,
+                missing=self._missing(found),
+                steps=self._steps,
+            )
             call = self._timeline.new_call(self._home, "declared", asked=found.asked, data=data)
             yield from begin_call(call, number)
+
+    def _missing(self, found: _Found) -> list[bytes]:
+        """All folders that the call may make, by their whole paths."""
+        top = os.fsencode(self._home.worktree)
+        inside = [os.path.join(top, path) for path in found.missing_folders]
+        return list(dict.fromkeys((*inside, *found.missing_above)))
 
     @asynccontextmanager
     async def ending(self) -> AsyncIterator[ScriptMaker[None] | None]:
         """Store what is there after the call, and let others write it."""
         found, self._found = self._found, None
-        async with self._locks:
+        async with self._working:
             if found is None:
                 yield None
             else:
+                if self._writes.real:
+                    # What it did is done: it is its own, also if the process dies from here on.
+                    self._timeline.heartbeat.beat()
                 looked = await self._timeline.head()
-                after = await _captured(self._session, self._writes.inside)
-                missing = _missing_folders(self._home.worktree, self._written(found.states))
+                after = await captured(self._session, self._writes.inside)
+                after |= await self._written_by_steps(after)
+                missing = missing_folders(self._home.worktree, self._written(found.states))
                 folders = tuple(self._folders(found))
                 left = _Found(looked, after, missing, folders)
                 yield partial(self._end, found, left)
@@ -134,14 +159,34 @@ class DeclaredEffects:
             data=declared_data(before, left.states, looked=left.asked),
         )
         made = [path for path in found.missing_folders if path not in left.missing_folders]
-        changes = [*_folder_changes(made), *declared_changes(before, left.states)]
-        changes += _told(self._writes.outside, _OUTSIDE) + _told(left.folders, _FOLDER)
+        changes = [*folder_changes(made), *declared_changes(before, left.states)]
+        changes += told(self._writes.outside, OUTSIDE) + told(left.folders, _FOLDER)
         yield from add_changes(self._home, changes, number=number)
+
+    async def _written_by_steps(self, after: Mapping[bytes, State]) -> dict[bytes, State]:
+        """What the call left where somebody else has saved something since: that is not its own."""
+        if self._work is None or not self._work.is_done:
+            return {}
+        worktree = os.fsencode(self._home.worktree)
+        own: dict[bytes, State] = {}
+        for each in self._steps:
+            path = each.path_in(worktree)
+            found = None if path is None else after.get(path)
+            if path is None or found is None or isinstance(found, Uncovered):
+                continue
+            if not is_same(found, each.step.want):
+                own[path] = each.step.want
+        blobs = [state.blob for state in own.values() if isinstance(state, Present)]
+        if blobs:
+            snapshots = await self._session.snapshots()
+            contents = [self._work.contents[blob] for blob in blobs]
+            await snapshots.put_blobs(contents, session=self._session.id)
+        return own
 
     def _folders(self, found: _Found) -> Iterator[bytes]:
         """Paths where a folder is now, and no file was that could be put back."""
         for path, state in self._written(found.states).items():
-            if not isinstance(state, Present) and _is_folder(self._home.worktree, path):
+            if not isinstance(state, Present) and is_folder(self._home.worktree, path):
                 yield path
 
     def _written(self, states: Mapping[bytes, State]) -> dict[bytes, State]:
@@ -164,27 +209,6 @@ class DeclaredEffects:
                 raise FileChanged(os.fsdecode(path), known=True)
 
 
-async def end_left_over(
-    timeline: Timeline, session: "Session", call: Call, alive_until: int
-) -> ScriptMaker[None]:
-    """What records the end of a call whose process died: how far it came can only be observed."""
-    before = read_declared(call.data).before
-    looked = await timeline.head()
-    after = await _captured(session, before)
-    changes = declared_changes(before, after, "observed")
-    changes = await asyncio.to_thread(doubted, changes, call.worktree, alive_until)
-
-    def end() -> Script[None]:
-        number = yield from next_number()
-        data = declared_data(before, after, looked=looked)
-        yield from end_call(
-            call.session_id, call.part_id, machine=timeline.machine, ended=number, data=data
-        )
-        yield from add_changes(home_of(call), changes, number=number)
-
-    return end
-
-
 def known_blobs(states: Mapping[bytes, State]) -> list[tuple[bytes, str | None]]:
     """What is known to be at paths, to be remembered as seen; no blob stands for nothing there."""
     return [
@@ -203,7 +227,7 @@ async def identified(session: "Session", paths: Collection[bytes]) -> dict[bytes
     return await _looked_at(identify, paths)
 
 
-async def _captured(session: "Session", paths: Collection[bytes]) -> dict[bytes, State]:
+async def captured(session: "Session", paths: Collection[bytes]) -> dict[bytes, State]:
     """What is at paths that the tool writes, kept for the session."""
 
     async def capture() -> dict[bytes, State]:
@@ -245,26 +269,37 @@ def declared_changes(
     return changes
 
 
-def _missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes, ...]:
+def missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes, ...]:
     """Folders on the way to paths where nothing is, that do not exist either; those above first."""
     missing: dict[bytes, None] = {}
     for path, state in states.items():
         folders = path.split(b"/")[:-1] if isinstance(state, Absent) else []
         for depth in range(1, len(folders) + 1):
             folder = b"/".join(folders[:depth])
-            if folder not in missing and not _is_folder(worktree, folder):
+            if folder not in missing and not is_folder(worktree, folder):
                 missing[folder] = None
     return tuple(missing)
 
 
-def _folder_changes(made: Iterable[bytes]) -> list[NewChange]:
+def missing_above(steps: Iterable[RootedStep]) -> tuple[bytes, ...]:
+    """Folders on the way to files that steps create, that do not exist; by their whole paths."""
+    missing: set[bytes] = set()
+    for step in steps:
+        folder = os.path.dirname(step.real) if isinstance(step.step.expect, Absent) else b"/"
+        while folder not in missing and not os.path.isdir(folder):
+            missing.add(folder)
+            folder = os.path.dirname(folder)
+    return tuple(sorted(missing))
+
+
+def folder_changes(made: Iterable[bytes]) -> list[NewChange]:
     return [
         NewChange(path=path, before=None, after=("", stat.S_IFDIR), source="folder")
         for path in made
     ]
 
 
-def _told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
+def told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
     """What kedge does not look at; what is outside has its whole path."""
     return [
         NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
@@ -272,7 +307,7 @@ def _told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
     ]
 
 
-def _is_folder(worktree: str, path: bytes) -> bool:
+def is_folder(worktree: str, path: bytes) -> bool:
     try:
         return stat.S_ISDIR(os.lstat(os.path.join(os.fsencode(worktree), path)).st_mode)
     except OSError:

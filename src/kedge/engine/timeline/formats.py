@@ -1,10 +1,11 @@
 """How snapshots and the states of declared paths are written into the rows of the timeline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from kedge.snapshot.files.steps import RootedStep, Step
 from kedge.snapshot.values import Absent, Present, Reason, Snapshot, State, Uncovered
 from kedge.store.verbs.changes import StoredState
 
@@ -23,9 +24,24 @@ class _DeclaredPath(msgspec.Struct, frozen=True, omit_defaults=True):
     after: _PathState | None = None
 
 
+class _DeclaredStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    root: bytes
+    number: int
+    path: bytes
+    expect: _PathState
+    want: _PathState
+
+
 class _DeclaredCall(msgspec.Struct, frozen=True, omit_defaults=True):
     paths: list[_DeclaredPath]
     looked: int | None = None
+    since: int | None = None
+    missing: list[bytes] = []
+    steps: list[_DeclaredStep] = []  # queries look for the name of this one
+
+
+class _UnknownCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,12 @@ class DeclaredStates:
     """Empty while it is at it."""
     looked: int | None
     """The newest number of the timeline before it looked at what it left."""
+    since: int | None = None
+    """When it began, on the clock of files."""
+    missing: tuple[bytes, ...] = ()
+    """Folders on the way to its paths that did not exist, from the file system's root on."""
+    steps: tuple[RootedStep, ...] = ()
+    """What it does to files, for whoever has to put in order what a crash leaves of that."""
 
 
 def snapshot_text(snapshot: Snapshot) -> str:
@@ -54,13 +76,26 @@ def declared_data(
     after: Mapping[bytes, State] | None = None,
     *,
     looked: int | None = None,
+    since: int | None = None,
+    missing: Sequence[bytes] = (),
+    steps: Sequence[RootedStep] = (),
 ) -> str:
     """What a declared call found and, once it is over, left at its paths."""
     paths = [
         _DeclaredPath(path, _written(state), None if after is None else _written(after[path]))
         for path, state in before.items()
     ]
-    return msgspec.json.encode(_DeclaredCall(paths, looked)).decode()
+    todo = [
+        _DeclaredStep(
+            each.root,
+            each.step.number,
+            each.step.path,
+            _written(each.step.expect),
+            _written(each.step.want),
+        )
+        for each in steps
+    ]
+    return msgspec.json.encode(_DeclaredCall(paths, looked, since, list(missing), todo)).decode()
 
 
 def read_declared(data: str) -> DeclaredStates:
@@ -68,7 +103,24 @@ def read_declared(data: str) -> DeclaredStates:
     call = msgspec.json.decode(data, type=_DeclaredCall)
     before = {each.path: _read(each.before) for each in call.paths}
     after = {each.path: _read(each.after) for each in call.paths if each.after is not None}
-    return DeclaredStates(before, after, call.looked)
+    return DeclaredStates(
+        before,
+        after,
+        call.looked,
+        since=call.since,
+        missing=tuple(call.missing),
+        steps=tuple(map(_read_step, call.steps)),
+    )
+
+
+def unknown_data(since: int | None) -> str:
+    """When a call of unknown effect began, on the clock of files."""
+    return msgspec.json.encode(_UnknownCall(since)).decode()
+
+
+def read_since(data: str) -> int | None:
+    """When a call of unknown effect began; earlier versions did not write that."""
+    return None if data == "[]" else msgspec.json.decode(data, type=_UnknownCall).since
 
 
 def stored(state: State) -> StoredState:
@@ -80,6 +132,16 @@ def stored(state: State) -> StoredState:
 def restored(state: StoredState) -> Present | Absent:
     """A state from how changes keep it."""
     return Absent() if state is None else Present(*state)
+
+
+def _read_step(written: _DeclaredStep) -> RootedStep:
+    step = Step(
+        number=written.number,
+        path=written.path,
+        expect=_read(written.expect),
+        want=_read(written.want),
+    )
+    return RootedStep(written.root, step)
 
 
 def _written(state: State) -> _PathState:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.session import Session
     from kedge.engine.timeline.timeline import Taken
+    from kedge.snapshot.files.steps import FileWork
 
 T = TypeVar("T")
 
@@ -83,15 +84,17 @@ class StepFiles:
         reads: Sequence[AnyPath],
         writes: Sequence[AnyPath],
         effects: str,
+        work: "FileWork | None" = None,
     ) -> Effects:
-        """What is to be recorded of a call."""
+        """What is to be recorded of a call; `work` is how it writes, if it is kedge that does."""
         if effects not in EFFECTS:
             raise InvalidInput(f"effects must be one of {', '.join(EFFECTS)}", field="effects")
         if effects == "unknown" and (reads or writes):
             raise InvalidInput(
                 "a tool of unknown effect cannot say what it reads or writes", field="effects"
             )
-        if not self._engine.settings.snapshots or (effects == "none" and not reads and not writes):
+        protects = self._engine.settings.snapshots
+        if work is None and (not protects or (effects == "none" and not reads and not writes)):
             return NoEffects()
         home = Home(
             session_id=part.sessionID,
@@ -100,20 +103,23 @@ class StepFiles:
             worktree=self._session.worktree,
         )
         if not self._is_protected:
-            from kedge.engine.timeline.unprotected import UnprotectedEffects
+            from kedge.engine.timeline.unprotected import StoredSteps, UnprotectedEffects
 
+            if work is not None:
+                return StoredSteps(self._engine.timeline, home, work.steps, is_told=protects)
             return UnprotectedEffects(home) if writes or effects == "unknown" else NoEffects()
         if effects == "unknown":
             from kedge.engine.timeline.unknown import UnknownEffects
 
             return UnknownEffects(self._engine.timeline, self._session, home)
-        return self._declared(home, reads, writes)
+        return self._declared(home, reads, writes, work)
 
     def _declared(
         self,
         home: Home,
         reads: Sequence[AnyPath],
         writes: Sequence[AnyPath],
+        work: "FileWork | None",
     ) -> Effects:
         from kedge.engine.timeline.declared import DeclaredEffects
 
@@ -124,6 +130,7 @@ class StepFiles:
             home,
             reads=named_paths(check_list(reads, "reads"), field="reads", **place),
             writes=named_paths(check_list(writes, "writes"), field="writes", **place),
+            work=work,
         )
 
 

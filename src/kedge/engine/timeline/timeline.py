@@ -69,6 +69,7 @@ class Timeline:
         self.store = engine.store
         self.machine = machine()
         self.locks = FileLocks(engine.data)
+        self.heartbeat = engine.heartbeat
 
     @asynccontextmanager
     async def sampled(self, session: "Session") -> AsyncIterator[Taken]:

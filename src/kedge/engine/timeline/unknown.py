@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.roots import path_in
-from kedge.engine.timeline.aging import doubted
+from kedge.engine.timeline.aging import Life, doubted
 from kedge.engine.timeline.attributing import (
     NOW,
     Declared,
@@ -25,6 +25,7 @@ from kedge.engine.timeline.formats import (
     read_snapshot,
     restored,
     stored,
+    unknown_data,
 )
 from kedge.engine.timeline.timeline import Taken, Timeline, home_of
 from kedge.snapshot.asynchronous import AsyncSnapshots
@@ -60,6 +61,7 @@ class UnknownEffects:
         self._timeline = timeline
         self._session = session
         self._home = home
+        self._beating = ExitStack()
         self._began: int | None = None
         """The number it began at, while it runs."""
         self._number = 0
@@ -78,17 +80,22 @@ class UnknownEffects:
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
         """Take the opening snapshot, and be at work from then on."""
-        asked = await self._timeline.head()
-        # Before anything is looked at: whoever ends meanwhile is not forgotten from here on.
-        await self._timeline.store.write(partial(self._announce, asked))
-        self._since = file_clock()
-        async with self._timeline.sampled(self._session) as taken:
-            self._unseen = taken.reason
-            yield partial(self._begin, taken)
-        self._began = self._number
+        async with AsyncExitStack() as failing:
+            failing.callback(self._beating.close)
+            since = self._beating.enter_context(self._timeline.heartbeat.beating())
+            asked = await self._timeline.head()
+            # Before anything is looked at: whoever ends meanwhile is not forgotten from here on.
+            await self._timeline.store.write(partial(self._announce, asked, since))
+            self._since = file_clock()
+            async with self._timeline.sampled(self._session) as taken:
+                self._unseen = taken.reason
+                yield partial(self._begin, taken)
+            self._began = self._number
+            failing.pop_all()
 
-    def _announce(self, asked: int) -> Script[None]:
-        call = self._timeline.new_call(self._home, "opening", asked=asked)
+    def _announce(self, asked: int, since: int | None) -> Script[None]:
+        data = unknown_data(since)
+        call = self._timeline.new_call(self._home, "opening", asked=asked, data=data)
         yield from begin_call(call, (yield from next_number()))
 
     def _begin(self, taken: Taken) -> Script[None]:
@@ -104,18 +111,21 @@ class UnknownEffects:
         if self._began is None:
             yield None
             return
-        async with self._timeline.sampled(self._session) as taken:
-            yield await self.end_with(taken)
+        with self._beating:
+            # What it did is done: it is its own, also if the process dies while that is recorded.
+            self._timeline.heartbeat.beat()
+            async with self._timeline.sampled(self._session) as taken:
+                yield await self.end_with(taken)
 
-    async def end_with(self, taken: Taken, alive_until: int | None = None) -> ScriptMaker[None]:
+    async def end_with(self, taken: Taken, life: Life | None = None) -> ScriptMaker[None]:
         """What records the end, with a closing snapshot that is there already.
 
-        `alive_until` is when the process was last known to live, if it is dead.
+        `life` is when the process is known to have lived, if it is dead.
         """
         assert self._began is not None
         changes = await self._changes(taken, self._began)
-        if alive_until is not None:
-            changes = await asyncio.to_thread(doubted, changes, self._home.worktree, alive_until)
+        if life is not None:
+            changes = await asyncio.to_thread(doubted, changes, self._home.worktree, life)
         self._began = None
         return partial(self._end, taken, changes)
 

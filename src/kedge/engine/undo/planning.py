@@ -21,6 +21,7 @@ from kedge.snapshot.files.steps import Copy, Step
 from kedge.snapshot.values import Present
 
 _Needs: TypeAlias = dict[bytes, tuple[Copy, ...]]
+_NOTHING: _Needs = {}
 
 
 class Strategy(StrEnum):
@@ -78,9 +79,11 @@ def plan(
     by_overwriting = strategy is Strategy.OVERWRITE
     wishes = [overwritten(each) if by_overwriting else merged(each, contents) for each in ordered]
     wishes = placed(wishes if has is None else [_possible(wish, contents, has) for wish in wishes])
-    needs: _Needs = {}
-    if not by_overwriting:
-        wishes, needs = _checked(wishes, ordered, facts or Facts.of(ordered), contents)
+    known = facts or Facts.of(ordered)
+    if by_overwriting:
+        wishes, needs = _told(wishes, ordered, known, contents), _NOTHING
+    else:
+        wishes, needs = _checked(wishes, ordered, known, contents)
     folders = folders_to_remove(wishes, made_folders)
     if strategy is Strategy.ABORT and any(_is_conflict(wish) for wish in wishes):
         wishes, folders = [_aborted(wish) for wish in wishes], ()
@@ -134,6 +137,15 @@ def _checked(
                 for wish in wishes
             ]
         )
+
+
+def _told(
+    wishes: list[Wish], histories: Sequence[PathHistory], facts: Facts, contents: Contents
+) -> list[Wish]:
+    """The wishes, with a word on those that take somebody else's work from the disk."""
+    by_path = {history.path: history for history in histories}
+    taken = check(wishes, by_path, facts, contents.get).withheld
+    return [wish.taking() if wish.path in taken else wish for wish in wishes]
 
 
 def _is_conflict(wish: Wish) -> bool:

@@ -44,10 +44,11 @@ def _nowhere(contents: Collection[Content]) -> Mapping[Content, Sequence[bytes]]
 class Facts:
     """What is known beside the plan itself."""
 
-    lives: Mapping[bytes, Sequence[Segment]]
-    """All that the session did to each path, oldest first, also what is not to be undone."""
     undone: Mapping[bytes, Sequence[Segment]]
-    """What lies behind the boundary, also at paths that are not to be touched."""
+    """What the session did to each path behind the boundary, oldest first, also at paths that are
+    not to be touched."""
+    earlier: Mapping[bytes, Sequence[Segment]] = field(default_factory=dict)
+    """What it did before that, which stays."""
     opening: Mapping[bytes, Content] = field(default_factory=dict)
     """What stood at the paths of the plan when the session began."""
     displaced: Collection[Content] = frozenset()
@@ -58,48 +59,52 @@ class Facts:
     @classmethod
     def of(cls, histories: Iterable[PathHistory]) -> "Facts":
         """What the histories of a plan say by themselves."""
-        segments = {history.path: history.segments for history in histories}
-        return cls(lives=segments, undone=segments)
+        return cls(undone={history.path: history.segments for history in histories})
+
+    def life(self, path: bytes) -> list[Segment]:
+        """All that the session did to a path."""
+        return [*self.earlier.get(path, ()), *self.undone.get(path, ())]
 
     @cached_property
     def found(self) -> set[Content]:
         """Contents that the session came upon, rather than having put them there itself; what it
         put there before the boundary counts as come upon, because that stays."""
-        both = (*self.lives.values(), *self.undone.values())
-        segments = (each for history in both for each in composed(history))
+        histories = (*self.undone.values(), *map(self.life, self.earlier))
+        segments = (each for history in histories for each in composed(history))
         return {found for each in segments if (found := _content(each.before))}
 
     @cached_property
     def standing(self) -> set[Content]:
-        """What the session left where nothing of it is undone, or before that."""
-        left = set()
-        for path, life in self.lives.items():
-            stays = life[: len(life) - len(self.undone.get(path, ()))]
-            if stays and (content := _content(stays[-1].after)):
-                left.add(content)
-        return left
+        """What the session had left when what is to be undone began."""
+        left = (history[-1].after for history in self.earlier.values())
+        return {content for state in left if (content := _content(state))}
 
     @cached_property
     def taken(self) -> Mapping[Content, set[bytes]]:
         """The paths at which the session took each content away behind the boundary: it may have
         moved it."""
-        taken: defaultdict[Content, set[bytes]] = defaultdict(set)
-        for path, history in self.undone.items():
-            for segment in history:
-                if content := _content(segment.before):
-                    taken[content].add(path)
-        return taken
+        return _places(
+            (path, segment.before) for path, history in self.undone.items() for segment in history
+        )
 
     @cached_property
     def places(self) -> Mapping[Content, set[bytes]]:
         """The paths at which the session found or left each content."""
-        places: defaultdict[Content, set[bytes]] = defaultdict(set)
-        for path, life in self.lives.items():
-            for segment in life:
-                for state in (segment.before, segment.after):
-                    if content := _content(state):
-                        places[content].add(path)
-        return places
+        return _places(
+            (path, state)
+            for histories in (self.earlier, self.undone)
+            for path, history in histories.items()
+            for segment in history
+            for state in (segment.before, segment.after)
+        )
+
+
+def _places(states: Iterable[tuple[bytes, Known]]) -> Mapping[Content, set[bytes]]:
+    places: defaultdict[Content, set[bytes]] = defaultdict(set)
+    for path, state in states:
+        if content := _content(state):
+            places[content].add(path)
+    return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +200,7 @@ class _Check:
         assert content is not None
         if self._facts.places.get(content, set()) - {wish.path}:
             return False
-        life = [each for each in self._facts.lives.get(wish.path, ()) if _is_work(each)]
+        life = [each for each in self._facts.life(wish.path) if _is_work(each)]
         for start, segment in enumerate(life):
             if _content(segment.before) != content:
                 continue
@@ -265,16 +270,15 @@ class _Check:
     def _lines_not_put_back(self) -> Counter[bytes]:
         """Lines that the session found where the plan leaves things as they are, as far as they are
         not in anything that the plan knows of afterwards."""
-        left = {
-            path: first
+        left = (
+            segment.before
             for path, history in self._facts.undone.items()
             if not self._is_settled(path)
-            and isinstance(first := history[0].before, Present)
-            and history[0].source is not Source.SHARED
-        }
+            for segment in composed(history)
+        )
         missing = Counter[bytes]()
-        for first in left.values():
-            missing |= self._readable(first)
+        for found in left:
+            missing |= self._readable(found)
         for path, wish in self._wishes.items():
             if missing:
                 missing -= self._readable(wish.now if path in self._withheld else wish.want)

@@ -47,6 +47,12 @@ class Wish:
             ReceiptOutcome.RECREATED,
         )
 
+    def taking(self) -> Self:
+        """The same, with a word on somebody else's work that goes with it."""
+        assert isinstance(self.now, Present)
+        kept = f"it is kept as {self.now.blob}"
+        return replace(self, reason=f"what others changed in it since went with it; {kept}")
+
     def given_up(self, outcome: ReceiptOutcome, reason: str) -> Self:
         """The same path, left as it is."""
         return replace(self, want=self.now, outcome=outcome, reason=reason)
@@ -93,9 +99,7 @@ def overwritten(history: PathHistory) -> Wish:
     granted = _granted(wish, first, first)
     if granted.outcome is wish.outcome or not _has_others_work(history):
         return granted
-    assert isinstance(wish.now, Present)
-    kept = f"it is kept as {wish.now.blob}"
-    return replace(granted, reason=f"what others changed in it since went with it; {kept}")
+    return granted.taking()
 
 
 def _has_others_work(history: PathHistory) -> bool:

@@ -103,13 +103,18 @@ def settle(spot: Spot) -> Result | None:
     if aside is None:
         return None
     here, expected = _identity(spot, spot.name), spot.holds(spot.aside, spot.step.expect)
-    if here == aside or spot.holds(spot.aside, spot.step.want) or (expected and here is not None):
+    if here == aside or spot.holds(spot.aside, spot.step.want):
         spot.discard(spot.aside)
         return None
-    if here is not None:
+    if here is None:
+        result = _give_back(spot)
+        return None if expected else result
+    if not expected:
         return _return_to_owner(spot)
-    result = _give_back(spot)
-    return None if expected else result
+    if spot.has_what_is_expected():
+        spot.discard(spot.aside)
+        return None
+    return _undo_swap(spot)
 
 
 def _take_over(spot: Spot, fd: int, bits: int) -> None:
@@ -181,7 +186,8 @@ def _swap_back(spot: Spot) -> Result:
 def _dispose(spot: Spot) -> Result:
     """Unlink what is aside if the store has it, else keep it where its owner sees it."""
     step = spot.step
-    if spot.holds(spot.aside, step.want) or spot.holds(spot.aside, step.expect):
+    replaced = spot.has_what_is_expected() and spot.holds(spot.aside, step.expect)
+    if replaced or spot.holds(spot.aside, step.want):
         spot.discard(spot.aside)
         return spot.result(Outcome.CONFLICT, _CHANGED)
     kept = names.kept_name(spot.name, spot.tag, step.number)
@@ -200,6 +206,22 @@ def _return_to_owner(spot: Spot) -> Result:
     if spot.holds(spot.name, spot.step.want):
         with suppress(SwapUnsupported):
             return _swap_back(spot)
+    return _dispose(spot)
+
+
+def _undo_swap(spot: Spot) -> Result | None:
+    """Put back what the step replaced and nobody else has; a result if that was not all."""
+    if not spot.holds(spot.name, spot.step.want):
+        return _dispose(spot)
+    try:
+        swap(spot.dir_fd, spot.aside, spot.name)
+    except (SwapUnsupported, FileNotFoundError):
+        return _dispose(spot)
+    if spot.holds(spot.aside, spot.step.want):
+        spot.discard(spot.aside)
+        return None
+    # Somebody saved over what kedge wrote: the newer one belongs in place.
+    swap(spot.dir_fd, spot.aside, spot.name)
     return _dispose(spot)
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from kedge.domain.errors import PathRefused
 from kedge.snapshot.files import names
 from kedge.snapshot.files.looking import is_same, look
-from kedge.snapshot.values import Outcome, Result, State
+from kedge.snapshot.values import Outcome, Present, Result, State
 
 IN_THE_WAY = "a temporary file of an interrupted run is in the way"
 
@@ -61,12 +62,58 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class RootedStep:
+    """A step at any place of the file system: its path is from this folder on."""
+
+    root: bytes
+    step: Step
+
+    @property
+    def real(self) -> bytes:
+        """The whole path."""
+        return os.path.join(self.root, self.step.path)
+
+    def path_in(self, folder: bytes) -> bytes | None:
+        """The path as seen from a folder; None if it is not below that."""
+        top = folder.rstrip(b"/") + b"/"
+        return self.real.removeprefix(top) if self.real.startswith(top) else None
+
+    def taken_back(self, number: int) -> "RootedStep":
+        """The step that undoes this one."""
+        step = self.step
+        back = Step(number=number, path=step.path, expect=step.want, want=step.expect)
+        return RootedStep(self.root, back)
+
+
+@dataclass(slots=True, kw_only=True)
+class FileWork:
+    """What a tool is going to write, step by step."""
+
+    steps: tuple[RootedStep, ...]
+    contents: Mapping[str, bytes]
+    """By blob; also what is there now, in case that it has to be put back."""
+    is_done: bool = False
+    """Whether each step was carried out, whatever somebody did to the files since."""
+
+
+def taking_back(steps: Sequence[RootedStep]) -> list[RootedStep]:
+    """The steps that undo others, in the opposite order; their numbers follow those."""
+    return [each.taken_back(each.step.number + len(steps)) for each in reversed(steps)]
+
+
+def _always(blob: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
 class Spot:
     """Where a step does its work: a name in an open folder, and kedge's own names beside it."""
 
     step: Step
     dir_fd: int
     tag: str
+    is_stored: Callable[[str], bool] = _always
+    """Whether a blob can be read without the file that holds it."""
 
     @property
     def name(self) -> bytes:
@@ -83,6 +130,11 @@ class Spot:
     def holds(self, name: bytes, state: State) -> bool:
         """Whether a name of the folder has exactly this state now."""
         return is_same(look(self.dir_fd, name), state)
+
+    def has_what_is_expected(self) -> bool:
+        """Whether what the step expects is safe without the file that holds it."""
+        expect = self.step.expect
+        return not isinstance(expect, Present) or self.is_stored(expect.blob)
 
     def move(self, name: bytes, new: bytes) -> None:
         os.rename(name, new, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)

@@ -13,6 +13,8 @@ from kedge.snapshot.files.reading import RACY_WINDOW_NS
 _WATCHABLE = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "ramfs", "tmpfs", "xfs", "zfs"}
 _FINE_CLOCKS = _WATCHABLE | {"apfs", "overlay"}
 _COARSE_WINDOW_NS = 2_000_000_000
+# Their time stamps are this machine's, if rougher; those of network file systems are the server's.
+_LOCAL = _FINE_CLOCKS | {"exfat", "hfsplus", "msdos", "ntfs", "ntfs3", "vfat"}
 
 
 class Mounts:
@@ -68,6 +70,11 @@ def racy_window(root: bytes, mounts: Mounts) -> int:
     if sys.platform == "darwin" or kinds <= _FINE_CLOCKS:
         return RACY_WINDOW_NS
     return _COARSE_WINDOW_NS
+
+
+def has_own_clock(path: bytes, mounts: Mounts) -> bool:
+    """Whether the time stamps of a file are those of this machine's clock."""
+    return sys.platform == "darwin" or mounts.kind(path) in _LOCAL
 
 
 def why_refused(root: bytes, private: Collection[bytes]) -> str | None:

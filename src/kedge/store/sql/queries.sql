@@ -362,12 +362,21 @@ VALUES (:session_id, :part_id, :message_id, :worktree, :machine, :kind, :asked, 
 UPDATE call SET ended = :ended, data = :data WHERE session_id = :session_id AND part_id = :part_id AND ended IS NULL
 
 -- name: call_open
-SELECT session_id, part_id, message_id, worktree, kind, asked, began, ended, data FROM call
+SELECT session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data FROM call
 WHERE session_id = :session_id AND ended IS NULL
 
 -- name: call_list
-SELECT session_id, part_id, message_id, worktree, kind, asked, began, ended, data FROM call
+SELECT session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data FROM call
 WHERE machine = :machine ORDER BY began
+
+-- A call that is over and still has steps left temporary files that nobody has looked after yet.
+
+-- name: call_leftovers
+SELECT session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data FROM call
+WHERE machine = :machine AND ended IS NOT NULL AND data LIKE '%"steps"%' ORDER BY began
+
+-- name: call_cleaned_up
+UPDATE call SET data = :data WHERE session_id = :session_id AND part_id = :part_id AND ended IS NOT NULL
 
 -- name: call_oldest
 SELECT began FROM call WHERE machine = :machine AND kind <> 'declared' AND ended IS NULL ORDER BY began LIMIT 1
@@ -377,7 +386,7 @@ UPDATE call SET kind = 'unknown', asked = :asked, began = :began
 WHERE session_id = :session_id AND part_id = :part_id AND ended IS NULL
 
 -- name: call_forget
-DELETE FROM call WHERE machine = :machine AND ended < :before
+DELETE FROM call WHERE machine = :machine AND ended < :before AND data NOT LIKE '%"steps"%'
 
 -- The call of a revert belongs to no message, and ends when the revert is carried through.
 

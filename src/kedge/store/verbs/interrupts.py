@@ -1,5 +1,6 @@
 """Interrupts: close what a run left open when it ended without finishing."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -29,12 +30,14 @@ from kedge.store.verbs.sessions import about
 TOOL_ABORTED = "Tool execution aborted"
 
 
-def interrupt_open_messages(info: SessionInfo, now: int, error: Failure) -> Script[int]:
+def interrupt_open_messages(
+    info: SessionInfo, now: int, error: Failure, notes: Mapping[str, str] | None = None
+) -> Script[int]:
     """Complete every open message of a locked session with an error, its tool calls as
-    interrupted."""
+    interrupted; `notes` say more of some of these, by part."""
     found = yield from rows("message_open_list", session_id=info.id)
     for each in found:
-        yield from _interrupt_parts(info, each[0], each[4], now)
+        yield from _interrupt_parts(info, each[0], each[4], now, notes or {})
         message = wire.decode(join_message(info.id, each), AssistantMessage)
         time = msgspec.structs.replace(message.time, completed=now)
         closed = msgspec.structs.replace(message, time=time, error=message.error or error)
@@ -53,13 +56,15 @@ def interrupt_open_messages(info: SessionInfo, now: int, error: Failure) -> Scri
     return len(found)
 
 
-def _interrupt_parts(info: SessionInfo, message_id: str, pos: int, now: int) -> Script[None]:
+def _interrupt_parts(
+    info: SessionInfo, message_id: str, pos: int, now: int, notes: Mapping[str, str]
+) -> Script[None]:
     found = yield from rows("part_range", session_id=info.id, first=pos, last=pos)
     for _, id, type, data in found:
         part = decode_part(info.id, message_id, (id, type, data))
         if part_ended(part):
             continue
-        closed = interrupted(part, now)
+        closed = interrupted(part, now, notes.get(id, ""))
         yield from run(
             "part_put",
             session_id=info.id,
@@ -73,24 +78,24 @@ def _interrupt_parts(info: SessionInfo, message_id: str, pos: int, now: int) -> 
         yield about(info, event, entity)._replace(after_progress=True)
 
 
-def interrupted(part: Part, now: int) -> Part:
+def interrupted(part: Part, now: int, note: str = "") -> Part:
     """The part as it stands after an interrupt: text ends where it was, a tool call is an error."""
     if isinstance(part, ToolPart):
-        return msgspec.structs.replace(part, state=_interrupted_state(part, now))
+        return msgspec.structs.replace(part, state=_interrupted_state(part, now, note))
     if isinstance(part, TextPart | ReasoningPart) and part.time is not None:
         time: PartTime = msgspec.structs.replace(part.time, end=now)
         return msgspec.structs.replace(part, time=time)
     return part
 
 
-def _interrupted_state(part: ToolPart, now: int) -> ToolError:
+def _interrupted_state(part: ToolPart, now: int, note: str) -> ToolError:
     state = part.state
     assert isinstance(state, ToolPending | ToolRunning)
     start = state.time.start if isinstance(state, ToolRunning) else now
     known: dict[str, Any] = (state.metadata or {}) if isinstance(state, ToolRunning) else {}
     return ToolError(
         input=state.input,
-        error=TOOL_ABORTED,
+        error=f"{TOOL_ABORTED}. {note}" if note else TOOL_ABORTED,
         metadata={**known, "interrupted": True},
         time=ToolTime(start=start, end=now),
     )

@@ -4,7 +4,7 @@ A lease is taken over only when its owner is gone, and every take-over raises th
 that a paused owner's writes are refused from then on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -129,11 +129,13 @@ def take_over(
     now: int,
     error: Failure,
     closing: ScriptMaker[None] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> Script[bool]:
     """End the run of an owner that is gone: close what it left open and make the session idle.
 
     Tells whether there was such a run. From here on the old owner's writes are refused. `closing`
-    records how its calls ended. Prompts that it has not taken up still wait.
+    records how its calls ended; `notes` say what came of them, by part. Prompts that it has not
+    taken up still wait.
     """
     info = (yield from lock_session(session_id)).info
     held = yield from row("lease_lock", session_id=session_id)
@@ -143,7 +145,7 @@ def take_over(
         yield from acquire_lease(info, owner, ttl=0, is_alive=is_alive)
     except SessionBusy:
         return False
-    yield from interrupt_open_messages(info, now, error)
+    yield from interrupt_open_messages(info, now, error, notes or {})
     if closing is not None:
         yield from closing()
     yield from free_lease(info)
@@ -193,12 +195,6 @@ def when_idle(session_id: str, is_alive: IsAlive, do: ScriptMaker[T]) -> Script[
     if owner is not None and is_alive(owner, expired):
         raise SessionBusy(session_id)
     return (yield from do())
-
-
-def lease_expiry(session_id: str) -> Script[int | None]:
-    """When the lease of a session expires, or did; None if it never had one."""
-    found = yield from row("lease_get", session_id=session_id)
-    return None if found is None else int(found[2])
 
 
 def run_of(session_id: str) -> Script[tuple[str | None, bool, int]]:

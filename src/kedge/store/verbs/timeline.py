@@ -29,6 +29,7 @@ class Call:
     part_id: str
     message_id: str
     worktree: str
+    machine: str
     kind: CallKind
     asked: int
     """The newest number there was before it looked at anything."""
@@ -108,7 +109,8 @@ def end_call(session_id: str, part_id: str, *, machine: str, ended: int, data: s
 
 
 def forget(machine: str) -> Script[None]:
-    """Drop what ended before the oldest call of unknown effect that still runs began."""
+    """Drop what ended before the oldest call of unknown effect that still runs began, and left
+    nothing that somebody has to look after."""
     oldest = yield from row("call_oldest", machine=machine)
     before = 2**62 if oldest is None else int(oldest[0])
     yield from run("call_forget", machine=machine, before=before)
@@ -144,13 +146,25 @@ def open_calls(session_id: str) -> Script[list[Call]]:
     return [_call(each) for each in (yield from rows("call_open", session_id=session_id))]
 
 
+def leftovers(machine: str) -> Script[list[Call]]:
+    """The calls of a machine that are over and may have left temporary files beside files."""
+    return [_call(each) for each in (yield from rows("call_leftovers", machine=machine))]
+
+
+def clean_up_call(session_id: str, part_id: str, *, machine: str, data: str) -> Script[None]:
+    """What a call left beside files was looked after, except for what its data still says."""
+    yield from run("call_cleaned_up", session_id=session_id, part_id=part_id, data=data)
+    yield from forget(machine)
+
+
 def _call(found: Row) -> Call:
-    session_id, part_id, message_id, worktree, kind, asked, began, ended, data = found
+    session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data = found
     return Call(
         session_id=session_id,
         part_id=part_id,
         message_id=message_id,
         worktree=worktree,
+        machine=machine,
         kind=kind,
         asked=asked,
         began=began,

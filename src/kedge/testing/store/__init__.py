@@ -15,6 +15,7 @@ from types import ModuleType
 from kedge.testing.store import (
     asks,
     boundaries,
+    calls,
     concurrency,
     events,
     finals,
@@ -56,6 +57,7 @@ _MODULES = (
     forks,
     leases,
     asks,
+    calls,
     processes,
     prompts,
     events,

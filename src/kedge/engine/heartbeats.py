@@ -1,0 +1,171 @@
+"""The heartbeat of an engine: a file in the data folder that is written four times a second while
+calls run, so that after a crash it is known until when the process lived.
+
+The time of a beat is the time stamp that the file system gave the file: it comes from the same
+clock as the time stamps of the files that are compared with it. What the file holds is the distance
+of that clock from one that nobody can set, so that a clock that was set back is noticed.
+"""
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+EVERY = 0.25
+"""Seconds between two beats."""
+
+_log = logging.getLogger(__name__)
+_FOLDER = "heartbeats"
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+# It goes on while the machine sleeps; macOS has another name for it.
+_STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Heartbeat:
+    """The beats of one engine, in a thread: the event loop may be busy for long."""
+
+    def __init__(self, data: Path, engine: str) -> None:
+        self._path = data / _FOLDER / engine
+        self._lock = threading.Condition()
+        self._fd: int | None = None
+        self._thread: threading.Thread | None = None
+        self._running = 0
+        self._sleeps = False
+        self._closed = False
+        self._is_failing = False
+
+    @contextmanager
+    def beating(self) -> Iterator[int | None]:
+        """Beat now, and until the block ends; gives the time of the first beat.
+
+        None if there is none: then it is not known until when the process lived, and what its calls
+        did is doubted after a crash.
+        """
+        first = self.beat()
+        with self._lock:
+            self._running += 1
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._run, name="kedge-heartbeat", daemon=True
+                )
+                self._thread.start()
+            elif self._sleeps:
+                self._lock.notify()
+        try:
+            yield first
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def beat(self) -> int | None:
+        """Say that the process lives; gives the time of that on the file system's clock, in ns."""
+        with self._lock:
+            if self._closed:
+                return None
+            try:
+                if self._fd is None:
+                    self._fd = _opened(self._path)
+                os.pwrite(self._fd, _distance().to_bytes(8, signed=True), 0)
+                found = os.fstat(self._fd).st_ctime_ns
+            except OSError as error:
+                if not self._is_failing:
+                    _log.warning("no heartbeat can be written to %s: %s", self._path, error)
+                self._is_failing = True
+                return None
+            self._is_failing = False
+            return found
+
+    def close(self) -> None:
+        """Stop; the file goes, because nothing of this engine is left to be recovered."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+        if self._thread is not None:
+            self._thread.join()
+        if self._fd is not None:
+            with suppress(FileNotFoundError):
+                self._path.unlink()
+            os.close(self._fd)
+            self._fd = None
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                # While nothing runs it costs nothing.
+                self._sleeps = not self._running
+                if self._sleeps:
+                    self._lock.wait_for(lambda: self._running or self._closed)
+                    self._sleeps = False
+                elif not self._closed:
+                    self._lock.wait(EVERY)
+                if self._closed:
+                    return
+                runs = bool(self._running)
+            if runs:
+                self.beat()
+
+
+def last_beat(data: Path, engine: str) -> int | None:
+    """When an engine beat last, on the file system's clock; None if that is not known.
+
+    If the clock was set back since, what was saved after the beat may have an earlier time stamp:
+    the beat counts as that much earlier.
+    """
+    try:
+        fd = os.open(data / _FOLDER / engine, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        content, beat = os.read(fd, 8), os.fstat(fd).st_ctime_ns
+    finally:
+        os.close(fd)
+    if len(content) != 8:
+        return None
+    return beat - max(0, int.from_bytes(content, signed=True) - _distance())
+
+
+def silent_engines(data: Path) -> list[str]:
+    """The engines that are gone and have left a file; those that still run hold a lock on it."""
+    try:
+        names = os.listdir(data / _FOLDER)
+    except FileNotFoundError:
+        return []
+    return [name for name in names if not _is_locked(data / _FOLDER / name)]
+
+
+def forget_beats(data: Path, engines: Collection[str]) -> None:
+    """Remove the files of engines of which nothing is left to be recovered."""
+    for engine in engines:
+        with suppress(FileNotFoundError):
+            (data / _FOLDER / engine).unlink()
+
+
+def _opened(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(path, _OPEN, 0o600)
+    # Only those who look whether this engine lives ever have it, for a moment.
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _distance() -> int:
+    """How far the clock of time stamps is from one that only ever goes on, in nanoseconds."""
+    return time.time_ns() - time.clock_gettime_ns(_STEADY)

@@ -1,0 +1,161 @@
+"""Temporary files that the tools of a dead process left beside the files that they were writing,
+put in order by the steps that were stored before the first file was touched.
+
+Never by their names: after an exchange, such a file may hold the only copy of what somebody saved.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+from kedge.domain.errors import KedgeError, SnapshotError
+from kedge.engine.reverting.locking import lock_files
+from kedge.engine.timeline.formats import declared_data, read_declared
+from kedge.engine.timeline.timeline import UNPROTECTED
+from kedge.snapshot.files.folders import remove_if_empty
+from kedge.snapshot.files.looking import is_same, look
+from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
+from kedge.snapshot.files.recovering import clean_up
+from kedge.snapshot.files.steps import RootedStep, taking_back
+from kedge.snapshot.values import Absent, Present
+from kedge.store.verbs.projects import project_of
+from kedge.store.verbs.timeline import Call, clean_up_call, leftovers
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+
+_log = logging.getLogger(__name__)
+
+IsStored: TypeAlias = Callable[[str], bool]
+"""Whether a blob can be read without the file that holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutInOrder:
+    """What became of the steps of a call."""
+
+    done: tuple[RootedStep, ...] = ()
+    """Those whose files are as the call wanted them."""
+    troubles: tuple[tuple[RootedStep, str], ...] = ()
+    """Those where somebody else saved in the last moment, and what became of that."""
+    left: tuple[RootedStep, ...] = ()
+    """Those that cannot be looked after now: somebody is writing the file, or the disk fails."""
+
+
+async def put_in_order(
+    stack: AsyncExitStack, engine: "Engine", call: Call, is_stored: IsStored
+) -> PutInOrder:
+    """Remove what a call left beside its files; nobody else writes these until the stack ends.
+
+    A call that is not dead after all holds the locks of its files, and is left alone.
+    """
+    states = read_declared(call.data)
+    steps = states.steps
+    if not steps:
+        return PutInOrder()
+    busy = await lock_files(stack, engine.timeline.locks, "/", [_below(each) for each in steps])
+    # A call that could not write one of its files was taking the others back.
+    both = [each for each in (*steps, *taking_back(steps)) if _below(each) not in busy]
+    own = {each.step.want.blob for each in steps if isinstance(each.step.want, Present)}
+    work = partial(_clean_up, both, call.part_id, lambda blob: blob in own or is_stored(blob))
+    try:
+        reasons = await asyncio.to_thread(work)
+        free = [each for each in steps if _below(each) not in busy]
+        done = await asyncio.to_thread(lambda: [each for each in free if _is_done(each)])
+        await asyncio.to_thread(_remove_if_empty, states.missing)
+    except (SnapshotError, OSError) as error:
+        _log.warning("what a call left in %s cannot be put in order yet: %s", call.worktree, error)
+        return PutInOrder(left=steps)
+    return PutInOrder(
+        tuple(done),
+        tuple((each, reasons[each.real]) for each in free if each.real in reasons),
+        tuple(each for each in steps if _below(each) in busy),
+    )
+
+
+async def stored_in(engine: "Engine", worktree: str) -> IsStored:
+    """Tells what is in the snapshot store of a worktree; nothing, where none is kept."""
+    project = await engine.store.read(partial(project_of, worktree))
+    if project is not None and engine.settings.snapshots:
+        try:
+            return (await engine.snapshots_of(worktree, project.id)).snapshots.has
+        except UNPROTECTED as error:
+            _log.info("no snapshots of %s: %s", worktree, error)
+    return lambda blob: False
+
+
+async def look_after_leftovers(engine: "Engine") -> None:
+    """Put in order what calls left that ended without doing so: they were given up, or somebody
+    else was writing their files."""
+    machine = engine.timeline.machine
+    for call in await engine.store.read(partial(leftovers, machine)):
+        try:
+            order = await _look_after(engine, call)
+        except KedgeError as error:
+            # It is tried again; another one may be luckier.
+            _log.warning("what a call left in %s is still there: %s", call.worktree, error)
+            continue
+        for step, reason in order.troubles:
+            _log.warning("%s: %s", os.fsdecode(step.real), reason)
+
+
+async def _look_after(engine: "Engine", call: Call) -> PutInOrder:
+    is_stored = await stored_in(engine, call.worktree)
+    states = read_declared(call.data)
+    async with AsyncExitStack() as stack:
+        order = await put_in_order(stack, engine, call, is_stored)
+        if order.left != states.steps:
+            data = declared_data(
+                states.before, states.after or None, looked=states.looked, steps=order.left
+            )
+            script = partial(
+                clean_up_call, call.session_id, call.part_id, machine=call.machine, data=data
+            )
+            await engine.store.write(script)
+    return order
+
+
+def _below(step: RootedStep) -> bytes:
+    return step.real.removeprefix(b"/")
+
+
+def _clean_up(steps: Sequence[RootedStep], tag: str, is_stored: IsStored) -> dict[bytes, str]:
+    """Put steps in order; gives the whole paths with trouble, and what it was."""
+    reasons: dict[bytes, str] = {}
+    by_root = attrgetter("root")
+    for path, group in groupby(sorted(steps, key=by_root), by_root):
+        try:
+            root = Root(path)
+        except (FileNotFoundError, NotADirectoryError):
+            # The folder is gone, with all that was in it.
+            continue
+        with root:
+            for result in clean_up(
+                root, [each.step for each in group], tag=tag, is_stored=is_stored
+            ):
+                reasons[os.path.join(path, result.path)] = result.reason
+    return reasons
+
+
+def _remove_if_empty(folders: Sequence[bytes]) -> None:
+    """Remove folders that were made on the way to files, unless there is something in them."""
+    with Root(b"/") as root:
+        for folder in sorted(folders, reverse=True):
+            remove_if_empty(root, folder.removeprefix(b"/"))
+
+
+def _is_done(rooted: RootedStep) -> bool:
+    """Whether the file is as the step wants it."""
+    step = rooted.step
+    try:
+        with Root(rooted.root) as root, root.folder(step.folder) as fd:
+            return is_same(look(fd, step.path.rpartition(b"/")[2]), step.want)
+    except (FolderAbsent, FolderBlocked, FileNotFoundError, NotADirectoryError):
+        return isinstance(step.want, Absent)

@@ -66,8 +66,8 @@ class Case:
     blobs: Mapping[str, bytes]
     strategy: Strategy
     made_folders: Sequence[bytes]
-    lives: Mapping[bytes, Sequence[Segment]]
-    """All that the session did to each path, also what is not to be undone."""
+    earlier: Mapping[bytes, Sequence[Segment]]
+    """What the session did to each path before the boundary."""
     undone: Mapping[bytes, Sequence[Segment]]
     """What lies behind the boundary, also at paths that are not to be touched."""
     openings: Sequence[Mapping[bytes, Present]]
@@ -80,10 +80,10 @@ class Case:
 class Whole:
     """What the engine knows of a session beside what is to be undone."""
 
-    rows: Sequence[Row]
-    """All that it did,"""
+    earlier: Sequence[Row]
+    """What it did before the boundary,"""
     undone: Sequence[Row]
-    """and what lies behind the boundary."""
+    """and behind it."""
     openings: Sequence[Tree]
 
 
@@ -113,7 +113,7 @@ def planned(case: Case) -> Plan:
         strategy=case.strategy,
         made_folders=case.made_folders,
         facts=Facts(
-            lives=case.lives,
+            earlier=case.earlier,
             undone=case.undone,
             opening=opening,
             displaced=displaced,
@@ -310,7 +310,7 @@ class PlannerRun:
             blobs=self._blobs,
             strategy=Strategy(wanted.strategy),
             made_folders=[row.record.path.encode() for row in chosen if row.is_folder],
-            lives=self._segments(whole.rows),
+            earlier=self._segments(whole.earlier),
             undone=self._segments(whole.undone),
             openings=[self._covered(tree) for tree in whole.openings],
             disk=self._covered(self._world.tree),
@@ -333,8 +333,8 @@ class PlannerRun:
     def _reverting(self, who: str, place: Place) -> Whole:
         """All that a revert may know of its session."""
         found = [self._opening(who, pos) for pos in (0, place.pos)]
-        rows, undone = (self._world.reverting(who, each) for each in (Place(0), place))
-        return Whole(rows, undone, [tree for tree in found if tree])
+        undone = self._world.reverting(who, place)
+        return Whole(self._world.before(who, place), undone, [tree for tree in found if tree])
 
     def _opening(self, who: str, pos: int) -> Tree | None:
         """The files as the first step from a position on found them, or the last one left them."""
@@ -346,7 +346,7 @@ class PlannerRun:
     def _unreverting(self, who: str) -> Whole:
         """All that an unrevert may know."""
         first, rows = self._world.members[who].pending[0].number, self._world.unreverting(who)
-        return Whole(rows, rows, [self._before[first]])
+        return Whole([], rows, [self._before[first]])
 
     def _history(self, who: str, path: str, rows: Sequence[Row]) -> PathHistory:
         first = rows[0].record.number

@@ -275,7 +275,7 @@ class World:
         """What reverts and the unreverts of them wrote: it came to nothing."""
         self.is_real = is_real
         self.moved_out: set[bytes] = set()
-        """Lines of files that were moved from where kedge does not look."""
+        """Contents of files that were moved from where kedge does not look, and their lines."""
         self._captured: set[str] = set()
         """Ignored paths that tools have declared, so that snapshots cover them."""
         self._counts: Counter[bytes] = Counter()
@@ -329,7 +329,7 @@ class World:
         for path, state in changes.items():
             file = self.tree.files.get(path)
             if state is None and file is not None and is_ignored(path) and file in changes.values():
-                self.moved_out.update(lines(file.content))
+                self.moved_out.update((file.content, *lines(file.content)))
 
     def look(self, paths: Iterable[str] | None = None) -> None:
         """Somebody looks at the files, or at some of them."""
@@ -347,7 +347,9 @@ class World:
             return "external", True
         source: Source = "observed" if len(self._running) == 1 else "shared"
         if not is_ignored(path):
-            return source, self.moved_out.isdisjoint(lines_of(self.tree.files.get(path)))
+            file = self.tree.files.get(path)
+            found = () if file is None else (file.content, *lines(file.content))
+            return source, self.moved_out.isdisjoint(found)
         if self.is_real:
             return source, False
         return (source if path in self._captured else "unseen"), True
@@ -479,6 +481,10 @@ class World:
         hiding = [done for done in member.pending if done.wanted.hides]
         rows = [row for row in member.rows if row.is_after(place)]
         return _by_age([*rows, *_written(hiding)])
+
+    def before(self, name: str, place: Place) -> list[Row]:
+        """What a session did before a place."""
+        return _by_age(row for row in self.members[name].rows if not row.is_after(place))
 
     def unreverting(self, name: str) -> list[Row]:
         """What an unrevert undoes: all that pending reverts wrote."""

@@ -183,6 +183,6 @@ MUTATIONS: Iterable[Mutation] = (
     Mutation("a dry run is hopeful", "disk", _a_dry_run_is_hopeful, seed=7),
     Mutation("unrevert overwrites", "disk", _unrevert_overwrites, seed=20),
     Mutation("overlapping commands are own", "disk", _overlapping_commands_are_own, seed=1),
-    Mutation("uncovered is absent", "disk", _uncovered_is_absent, seed=90),
-    Mutation("what was left is forgotten", "disk", _what_was_left_is_forgotten, seed=24),
+    Mutation("uncovered is absent", "disk", _uncovered_is_absent, seed=127),
+    Mutation("what was left is forgotten", "disk", _what_was_left_is_forgotten, seed=61),
 )

@@ -10,7 +10,7 @@ import pytest
 from kedge.domain.receipts import Receipt, ReceiptOutcome
 from kedge.engine.reverting import preparing, receipts, service
 from kedge.engine.reverting.asking import Asked
-from kedge.engine.timeline import attributing, formats, unknown
+from kedge.engine.timeline import attributing, formats, recovering, unknown
 from kedge.engine.undo import merging, planning, safety, segments, wishes
 from kedge.engine.undo.merging import Conflict, Contents
 from kedge.engine.undo.planning import Strategy
@@ -170,6 +170,16 @@ def _what_was_left_is_forgotten(patch: Patch) -> None:
     patch.setattr(standing, "LEFT", frozenset())
 
 
+def _the_dead_own_everything(patch: Patch) -> None:
+    """What people saved after a process was killed counts as its own."""
+
+    def doubted(changes: Iterable[Any], worktree: str, life: object) -> list[Any]:
+        return list(changes)
+
+    patch.setattr(unknown, "doubted", doubted)
+    patch.setattr(recovering, "doubted", doubted)
+
+
 MUTATIONS: Iterable[Mutation] = (
     Mutation("merge takes one side", "planner", _merge_takes_one_side),
     Mutation("conflicts are overruled", "planner", _conflicts_are_overruled),
@@ -184,5 +194,6 @@ MUTATIONS: Iterable[Mutation] = (
     Mutation("unrevert overwrites", "disk", _unrevert_overwrites, seed=20),
     Mutation("overlapping commands are own", "disk", _overlapping_commands_are_own, seed=1),
     Mutation("uncovered is absent", "disk", _uncovered_is_absent, seed=127),
+    Mutation("the dead own everything", "disk", _the_dead_own_everything, seed=30),
     Mutation("what was left is forgotten", "disk", _what_was_left_is_forgotten, seed=61),
 )

@@ -385,12 +385,16 @@ def _kept_without(
     }
     taken: set[tuple[bytes, str, frozenset[str]]] = set()
     first = min((record.number for record in undoing.own_records), default=world.now)
+    nothing = world.void | _cycles(world.everything(), undoing.own_records)
+    # Who puts at a path just what the session had put there cannot be told from it.
+    same = {(record.path, record.after) for record in undoing.own_records}
     for record in world.everything():
         is_own = record in undoing.own_records
-        if record in world.void or (is_own and record.sure):
+        if record in nothing or (is_own and record.sure):
             continue
         gained, gone = _gained(record), _gained(record, backwards=True)
-        for line in kept.keys() & gained if not is_own else ():
+        adds = not is_own and (record.path, record.after) not in same
+        for line in kept.keys() & gained if adds else ():
             # An undo of others gives back what would not have been there to be taken.
             if record.source != "plan" or (line, record.path, record.who) not in taken:
                 kept[line].add(record.path)
@@ -404,6 +408,23 @@ def _kept_without(
                 taken.add((line, record.path, record.who))
             kept[line].discard(record.path)
     return {line: kept.get(line, set()) for line in lines}
+
+
+def _cycles(records: Iterable[Record], own: set[Record]) -> set[Record]:
+    """What others did to a path and undid to the last byte before anybody undoes anything."""
+    found: set[Record] = set()
+    runs: dict[str, list[Record]] = {}
+    for record in records:
+        run = runs.setdefault(record.path, [])
+        if record in own:
+            run.clear()
+            continue
+        run.append(record)
+        starts = [start for start, each in enumerate(run) if each.before == record.after]
+        if starts:
+            found.update(run[starts[0] :])
+            del run[starts[0] :]
+    return found
 
 
 def _count_needless(world: World, undoing: Undoing, figures: Counter[str]) -> None:

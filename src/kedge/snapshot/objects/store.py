@@ -62,7 +62,9 @@ class ObjectStore:
         self._packs = Packs(self.layout.objects)
         self._foreign = ForeignJournals(self.layout.journals)
         self._refs = Refs(self.layout)
-        self._own = OwnJournals(self.layout, self._lock, self._read, self._begin)
+        self._own = OwnJournals(
+            self.layout, self._lock, self._read, self._packs.exists, self._begin
+        )
         self._chains = Chains(self._refs, self._own, self._foreign, self._read)
         self._borrowed = Borrowed(self.layout)
         self._latest: Keep | None = None

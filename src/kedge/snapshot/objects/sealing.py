@@ -76,8 +76,8 @@ def _needed_beside(
             continue
         try:
             kind, content = inside or read(id)
-        except ObjectMissing:
-            continue  # nobody has it; that must not keep the rest from being sealed
+        except (ObjectMissing, SnapshotStoreDamaged):
+            continue  # nobody has it whole; that must not keep the rest from being sealed
         if inside is None:
             found.append((kind, id, content))
         for needed, _ in needs(kind, content):

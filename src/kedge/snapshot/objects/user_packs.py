@@ -25,9 +25,7 @@ from kedge.snapshot.objects.packs import Packs
 from kedge.snapshot.objects.plumbing import PackingFailed
 from kedge.snapshot.repository.reading import read_small
 
-LARGEST_BLOB = 4096
-"""A larger file is read in less time than git needs to check its blob."""
-SMALLEST_CHUNK, LARGEST_CHUNK = 2_000, 25_000
+SMALLEST_CHUNK, LARGEST_CHUNK = 5_000, 25_000
 """Blobs per pack."""
 CHUNKS = 8
 """Packs per snapshot: git begins early and has little left to do at the end."""

@@ -11,7 +11,7 @@ from kedge.snapshot.files.opening import Root
 from kedge.snapshot.files.reading import Content, read_file
 from kedge.snapshot.ignore.attributes import Attributes
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.objects.user_packs import LARGEST_BLOB, BlobCopy
+from kedge.snapshot.objects.user_packs import BlobCopy
 from kedge.snapshot.repository.index import Index
 from kedge.snapshot.repository.reading import LARGEST_RULES, read_small
 from kedge.snapshot.repository.seeding import entry_stands_for
@@ -19,8 +19,10 @@ from kedge.snapshot.worktree.entries import Folder
 from kedge.snapshot.worktree.remembering import Found
 from kedge.snapshot.worktree.spaces import Space
 
-FEWEST_FILES = 1_000
+FEWEST_FILES = 2_000
 """Fewer are read in less time than it takes to start git."""
+LARGEST_BLOB = 4096
+"""A larger file is read in less time than git needs to check its blob."""
 
 _ATTRIBUTES = b".gitattributes"
 

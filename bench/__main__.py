@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from bench.agents import agent
 from bench.attribution import attribution
@@ -14,7 +15,7 @@ from bench.figures import Figure, table, write
 from bench.forks import forks
 from bench.messages import messages
 from bench.parts import parts
-from bench.reverts import reverts
+from bench.reverts import reverts, reverts_compared
 from bench.scratch import Scratch, facts
 from bench.search import search
 from bench.server import server
@@ -23,12 +24,14 @@ from bench.sessions import sessions
 from bench.snapshots import snapshots
 from bench.snapshots_diffs import snapshots_diffs
 from bench.snapshots_disk import snapshots_disk
-from bench.snapshots_first import snapshots_first
+from bench.snapshots_first import snapshots_first, snapshots_first_compared
 from bench.snapshots_restores import snapshots_restores
 from bench.starting import starting
 from bench.subscribers import subscribers
 
-BENCHMARKS: Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]] = {
+Benchmarks: TypeAlias = Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]]
+
+BENCHMARKS: Benchmarks = {
     each.__name__: each
     for each in (
         parts,
@@ -50,6 +53,11 @@ BENCHMARKS: Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]] = {
         server,
     )
 }
+COMPARISONS: Benchmarks = {
+    "snapshots_first": snapshots_first_compared,
+    "reverts": reverts_compared,
+}
+"""What can be compared with another checkout."""
 RESULTS = Path(__file__).with_name("results.json")
 INTERRUPTED = 130
 
@@ -58,11 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; gives 1 if a target was missed, which a quick run never says."""
     given = _given(arguments)
     with tempfile.TemporaryDirectory(prefix="kedge-bench-") as folder:
-        scratch = Scratch(Path(folder).resolve(), given.quick)
+        scratch = Scratch(Path(folder).resolve(), given.quick, before=given.before)
         machine = dict(facts(scratch))
         begin = time.monotonic()
         try:
-            figures = asyncio.run(_run(scratch, given.names or list(BENCHMARKS)))
+            figures = asyncio.run(_run(scratch, given.names or list(_choice(given.before))))
         except KeyboardInterrupt:
             print("\nbench: interrupted; no results were written", file=sys.stderr)
             return INTERRUPTED
@@ -77,7 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(scratch: Scratch, names: Sequence[str]) -> list[Figure]:
-    return [figure for name in names async for figure in BENCHMARKS[name](scratch)]
+    chosen = _choice(scratch.before)
+    return [figure for name in names async for figure in chosen[name](scratch)]
+
+
+def _choice(before: Path | None) -> Benchmarks:
+    return BENCHMARKS if before is None else COMPARISONS
 
 
 def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -87,11 +100,20 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--quick", action="store_true", help="tiny sizes: shows that it runs, not what it costs"
     )
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="DIR",
+        help=f"another checkout of kedge to compare with, in {' and '.join(COMPARISONS)} only",
+    )
     given = parser.parse_args(arguments)
-    if unknown := set(given.names) - set(BENCHMARKS):
-        parser.error(
-            f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}"
-        )
+    chosen = _choice(given.before)
+    if unknown := set(given.names) - set(chosen):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; choose from {', '.join(chosen)}")
+    if given.before is not None:
+        given.before = given.before.resolve()
+        if not (given.before / "src/kedge").is_dir():
+            parser.error(f"{given.before} is no checkout of kedge")
     return given
 
 

@@ -43,7 +43,7 @@ async def side_by_side(
     for turn in range(warm_up + rounds):
         for candidate, found in zip(candidates, samples, strict=True):
             work = await candidate.prepare()
-            with _no_collection():
+            with no_collection():
                 begin = clock()
                 await work()
                 seconds = clock() - begin
@@ -53,7 +53,8 @@ async def side_by_side(
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
+    """Python's garbage is collected before the block, and not in it."""
     gc.collect()
     gc.disable()
     try:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import kedge
+from bench.before import compared
 from bench.engines import changed_by, protecting
 from bench.figures import Figure, faster
 from bench.measuring import Candidate, Work, side_by_side
@@ -31,6 +32,17 @@ async def reverts(scratch: Scratch) -> AsyncIterator[Figure]:
                 scratch.say(f"reverting a session: {number:,} of {tree.size}")
                 for figure in await undo.timed(number, rounds):
                     yield figure
+
+
+async def reverts_compared(scratch: Scratch) -> AsyncIterator[Figure]:
+    """The same in the middle tree, compared with another version of kedge."""
+    _, middle, _ = sizes(scratch)
+    for number, full in ((1, 15), (scratch.size(100, 5), 10), (scratch.size(5_000, 100), 5)):
+        name = f"session's revert, {number:,} changed of {middle.files:,} files"
+        scratch.say(f"comparing: {name}")
+        rounds = scratch.size(full, 2)
+        for figure in await compared(scratch, "revert", str(number), rounds=rounds, names=[name]):
+            yield figure
 
 
 @dataclass(frozen=True, slots=True)

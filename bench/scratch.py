@@ -24,6 +24,8 @@ class Scratch:
     quick: bool
     filled: dict[str, Path] = field(default_factory=dict)
     made: int = 0
+    before: Path | None = None
+    """Another checkout of kedge, to compare with."""
     notices: list[str] = field(default_factory=list)
     """What whoever reads the figures must know."""
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.before import compared
 from bench.figures import Figure, faster, figure_of
 from bench.measuring import side_by_side
 from bench.opencode_git import OpenCode
@@ -16,7 +17,7 @@ from bench.snapshots_sides import (
     prepared,
     wait_until_independent,
 )
-from bench.trees import Tree, committed, sizes, uncommitted
+from bench.trees import Tree, committed, loosened, sizes, uncommitted
 from kedge.snapshot import Snapshots
 
 _MEGABYTE = 1_000_000
@@ -29,7 +30,8 @@ async def snapshots_first(scratch: Scratch) -> AsyncIterator[Figure]:
         tree, rounds = committed(scratch, size), scratch.size(full, 2)
         scratch.say(f"taking first snapshots of {tree.size}")
         yield await _seeded(scratch, tree, rounds, least=1.0 if size is large else None)
-        yield await _independent(scratch, tree)
+        yield await _command(scratch, tree, rounds, "packed")
+        yield await _command(scratch, loosened(scratch, size), rounds, "loose")
         scratch.say(f"starting again on {tree.size}")
         yield await _again(scratch, tree, rounds)
         scratch.say(f"weighing snapshots of {tree.size}")
@@ -54,13 +56,42 @@ async def _seeded(scratch: Scratch, tree: Tree, rounds: int, *, least: float | N
     return faster(f"first snapshot of {tree.size}", ours, baseline, least=least)
 
 
-async def _independent(scratch: Scratch, tree: Tree) -> Figure:
+async def _command(scratch: Scratch, tree: Tree, rounds: int, kind: str) -> Figure:
+    """From opening the worktree to the snapshot after a first command that writes one file."""
+    written = tree.root / "written by a command"
     with ExitStack() as stack:
         first = _first(stack, lambda: _fresh(scratch, tree.root))
-        candidate = prepared(stack.close, lambda: wait_until_independent(first()))
-        [samples] = await side_by_side([candidate], 2, warm_up=0)
-    name = f"first snapshot of {tree.size}, until nothing is borrowed"
+
+        def command() -> None:
+            snapshots = first()
+            written.write_text("as short as can be\n")
+            snapshots.track()
+
+        def end() -> None:
+            stack.close()
+            written.unlink(missing_ok=True)
+
+        [samples] = await side_by_side([prepared(end, command)], rounds)
+        end()
+    name = f"first command in {tree.size}, {kind}"
     return figure_of(name, [each * 1e3 for each in samples], "ms")
+
+
+async def snapshots_first_compared(scratch: Scratch) -> AsyncIterator[Figure]:
+    """First commands, packed and loose, compared with another version of kedge."""
+    for size, full in zip(sizes(scratch), (20, 12, 8), strict=True):
+        for tree, kind in (
+            (committed(scratch, size), "packed"),
+            (loosened(scratch, size), "loose"),
+        ):
+            name = f"first command in {tree.size}, {kind}"
+            scratch.say(f"comparing: {name}")
+            rounds, names = scratch.size(full, 2), [name, f"{name}, until all is kept"]
+            root = str(tree.root)
+            for figure in await compared(
+                scratch, "first_command", root, rounds=rounds, names=names
+            ):
+                yield figure
 
 
 async def _again(scratch: Scratch, tree: Tree, rounds: int) -> Figure:

@@ -57,8 +57,8 @@ def open_snapshots(root: Path, data: Path, *, way: str | None = None) -> Snapsho
 
 
 def wait_until_independent(snapshots: Snapshots) -> None:
-    """Return when everything a snapshot needs is in kedge's own store."""
-    while (status := snapshots.status()).borrowed:
+    """Return when all of a snapshot is in kedge's own store; up to 0.1 that was done afterwards."""
+    while getattr(status := snapshots.status(), "borrowed", 0):
         if status.trouble:
             raise RuntimeError(status.trouble)
         time.sleep(0.002)

@@ -5,6 +5,7 @@ They are made in the scratch folder of a run, each once, and changed by the benc
 
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -89,6 +90,23 @@ def committed(scratch: Scratch, size: Size) -> Tree:
         git("clean", "--quiet", "-d", "--force", folder=root)
     _write_out(scratch)
     return Tree(root, list(_names(size.files)))
+
+
+def loosened(scratch: Scratch, size: Size) -> Tree:
+    """A committed tree whose objects are in files of their own, as they are before git packs."""
+    name = f"{size.name} loose"
+    if name not in scratch.filled:
+        scratch.say(f"making a tree of {size.files:,} files with loose objects")
+        root = scratch.filled[name] = scratch.path(f"loose-{size.name}")
+        _commit(root, size.files)
+        packs, aside = root / ".git/objects/pack", root / ".git/aside"
+        packs.rename(aside)
+        for pack in aside.glob("*.pack"):
+            git("unpack-objects", "-q", folder=root, given=pack.read_bytes())
+        shutil.rmtree(aside)
+        git("reset", "--quiet", "--hard", folder=root)
+    _write_out(scratch)
+    return Tree(scratch.filled[name], list(_names(size.files)))
 
 
 def uncommitted(scratch: Scratch, size: Size) -> Path:

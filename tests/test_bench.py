@@ -57,6 +57,8 @@ ONLY_REPORTED = {
     "snapshot, 1 new of 240 files",
     "patch, 1 changed of 240 files",
     "first snapshot of 240 files without git",
+    "first command in 240 files, packed",
+    "first command in 240 files, loose",
     "start and snapshot, none changed of 240 files",
     "memory of a process that watches 240 files",
     "diff, 10 changed of 240 files",
@@ -169,6 +171,26 @@ def test_the_table_has_a_line_for_each_figure(results: tuple[dict[str, Any], str
 def test_nothing_is_left_behind(folder: Path) -> None:
     """The databases of a run go away with it."""
     assert list((folder / "scratch").iterdir()) == []
+
+
+def test_another_version_can_be_compared_with(tmp_path: Path) -> None:
+    """Every comparison gives ratios, of this checkout and itself here."""
+    output = tmp_path / "results.json"
+    done = bench("--quick", "--before", ".", "--output", str(output), scratch=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = {each["name"] for each in json.loads(output.read_text())["figures"]}
+    assert "first command in 240 files, loose, after / before" in names
+    assert "first command in 240 files, loose, until all is kept, after / before" in names
+    assert "session's revert, 100 changed of 120 files, after / before" in names
+
+
+def test_a_comparison_needs_another_version(tmp_path: Path) -> None:
+    """What is no checkout of kedge, or has no comparison, is refused."""
+    done = bench("--before", str(tmp_path), scratch=tmp_path)
+    assert done.returncode == 2
+    assert "is no checkout of kedge" in done.stderr
+    done = bench("--before", ".", "parts", scratch=tmp_path)
+    assert "there is no parts; choose from snapshots_first, reverts" in done.stderr
 
 
 def test_an_unknown_name_is_refused(tmp_path: Path) -> None:

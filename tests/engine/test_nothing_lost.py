@@ -175,6 +175,21 @@ async def test_a_move_over_a_folder_that_somebody_prevents_to_go_back(
     assert (folder / old).read_text() == "by a person\n"
 
 
+async def test_a_file_comes_back_where_an_empty_folder_is(engine: Engine, folder: Path) -> None:
+    """As the dry run says."""
+    put(folder / "a", "text\n")
+
+    def replace_by_a_folder() -> None:
+        (folder / "a").unlink()
+        (folder / "a").mkdir()
+
+    session = await engine.sessions.create()
+    first = await shell(session, replace_by_a_folder)
+    assert told(await session.revert(first, dry_run=True)) == {"a": "recreated"}
+    assert told(await session.revert(first)) == {"a": "recreated"}
+    assert (folder / "a").read_text() == "text\n"
+
+
 async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place) -> None:
     """What a step needs is stored with the plan."""
     old, new = place.folder / "old", place.folder / "new"

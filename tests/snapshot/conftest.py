@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from kedge.snapshot import SnapshotSettings, ordering, threads
-from kedge.snapshot.objects import lending
+from kedge.snapshot.objects import user_packs
 from kedge.snapshot.repository import config, head
+from kedge.snapshot.worktree import seeding
 from tests.support.patience import PATIENCE, defaults_of
 
 
@@ -19,7 +20,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ordering, "PATIENCE", PATIENCE)
     monkeypatch.setattr(config, "_GIT_PATIENCE", PATIENCE)
     monkeypatch.setattr(head, "_GIT_PATIENCE", PATIENCE)
-    monkeypatch.setattr(lending, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(user_packs, "_PATIENCE", PATIENCE)
+
+
+@pytest.fixture(autouse=True)
+def seeding_whenever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small repositories are seeded from as large ones are."""
+    monkeypatch.setattr(seeding, "FEWEST_FILES", 0)
 
 
 class _Prompt(ThreadPoolExecutor):

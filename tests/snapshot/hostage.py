@@ -108,6 +108,8 @@ def take_hostage(scene: Scene) -> Hostage:
     scene.link("link", "../outside/secret")
     scene.link("linked-folder", "../outside/folder")
     scene.commit()
+    # The loose objects stay, for traps to be set in their place.
+    scene.git("repack", "-q", "-a")
     scene.write("untracked", b"untracked\n", 0o600)
     scene.write("ignored.log", b"ignored\n")
     make_index_newer(scene)

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kedge.snapshot import Present, Snapshots
-from kedge.snapshot.objects import adopting, collecting, store, writing
+from kedge.snapshot.objects import collecting, store, user_packs, writing
+from kedge.snapshot.worktree import seeding
 
 FILES = [f"folder{n % 3}/{n}" for n in range(12)] + ["top", "link"]
 SESSIONS = ["ses_0", "ses_1", "ses_2"]
@@ -154,7 +155,8 @@ def make_small() -> None:
     """Let everything that happens after a while happen all the time."""
     writing.SEAL_BYTES, writing.SEAL_OBJECTS, writing.BUFFER_BYTES = 64 << 10, 40, 8 << 10
     collecting.MANY_PACKS, collecting.DEAD_SHARE, collecting.RELEASED_SECONDS = 2, 0.05, 0
-    adopting.AT_A_TIME = 5
+    seeding.FEWEST_FILES, seeding.LARGEST_BLOB = 0, 1 << 20
+    user_packs.SMALLEST_CHUNK = 5
     store.UNCHANGED_SECONDS = 0
 
 

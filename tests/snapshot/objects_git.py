@@ -9,12 +9,12 @@ from kedge.snapshot.objects.store import ObjectStore
 FILE = 0o100644
 
 
-def git(store: Path, *arguments: str, stdin: bytes = b"") -> str:
+def git(store: Path, *arguments: str, stdin: bytes = b"", also_errors: bool = False) -> str:
     """What git says of a store; fails if git does."""
     command = ["git", "--git-dir", str(store), *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, check=False)
     assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-    return done.stdout.decode()
+    return (done.stdout + (done.stderr if also_errors else b"")).decode()
 
 
 def check(store: Path) -> None:

@@ -41,8 +41,7 @@ TRAPS: dict[str, Trap] = {
 HANGS: dict[Trap, str] = {
     traps.an_included_pipe: "kedge.snapshot.repository.config._GIT_PATIENCE",
     traps.settings_in_a_pipe: "kedge.snapshot.repository.config._GIT_PATIENCE",
-    traps.objects_that_are_pipes: "kedge.snapshot.objects.lending._PATIENCE",
-    traps.packs_that_are_pipes: "kedge.snapshot.objects.lending._PATIENCE",
+    traps.packs_that_are_pipes: "kedge.snapshot.objects.user_packs._PATIENCE",
 }
 """Where git never answers, and how long that is waited for."""
 
@@ -85,10 +84,10 @@ def test_git_itself_takes_the_bait(hostage: Hostage) -> None:
 
 
 def test_a_first_snapshot_is_seeded_here(hostage: Hostage) -> None:
-    """The traps are set where it matters: the hostage's own objects are borrowed, then copied."""
+    """The traps are set where it matters: the hostage's own packs are copied from."""
     with hostage.scene.snapshots() as snapshots:
         snapshots.track()
-        assert snapshots.status().borrowed_at_first > 0
+        assert snapshots.status().seeded > 0
 
 
 def test_a_folder_that_became_a_link_is_not_written_through(hostage: Hostage) -> None:

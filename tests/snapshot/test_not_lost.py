@@ -1,24 +1,21 @@
 """Whatever users do to their repository and their files: a snapshot that was kept comes back whole.
 
-The first snapshot of a repository is seeded, so its objects are the repository's at first and are
-copied in the background; the worst happens before that.
+The first snapshot of a repository is seeded from the repository's own index and packs, so what the
+user does to these right afterwards is the worst.
 """
 
 import os
 import shutil
-import subprocess
-import sys
-import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kedge.domain.errors import ObjectMissing, SnapshotNotFound
-from kedge.snapshot import Outcome, Present
+from kedge.snapshot import Outcome, Present, Protection
 from kedge.snapshot.objects import collecting
-from kedge.snapshot.objects.formats import BLOB, parse_tree
+from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, encode_tree, parse_tree
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.testing.snapshots.scene import Scene
 from tests.snapshot.hostage import Files, files_of, files_on_disk, make_index_newer
@@ -97,9 +94,6 @@ KEEPING_OBJECTS: list[Blow] = [switches_branches, stashes, cleans]
 each_blow = pytest.mark.parametrize(
     "blow", [*KEEPING_FILES, *KEEPING_OBJECTS, amends], ids=lambda blow: blow.__name__
 )
-each_early_blow = pytest.mark.parametrize(
-    "blow", [*KEEPING_FILES, *KEEPING_OBJECTS], ids=lambda blow: blow.__name__
-)
 
 
 @pytest.fixture(autouse=True)
@@ -145,21 +139,6 @@ def _lend(scene: Scene) -> None:
     (objects / "info/alternates").write_text(f"{lender}\n")
 
 
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Lets nothing be copied from the repository before the event is set."""
-    gate = threading.Event()
-    adopt = ObjectStore.adopt
-
-    def late(self: ObjectStore, *arguments: object) -> object:
-        gate.wait()
-        return adopt(self, *arguments)  # type: ignore[arg-type]  # passed on as they are
-
-    monkeypatch.setattr(ObjectStore, "adopt", late)
-    yield gate
-    gate.set()
-
-
 def edit(scene: Scene) -> None:
     """Change, delete and add files."""
     scene.write("big", b"short\n")
@@ -199,106 +178,69 @@ def test_kept_snapshots_outlive_the_repository(blow: Blow, scene: Scene) -> None
     kept = {}
     with scene.snapshots() as snapshots:
         kept[snapshots.track(session="ses_one").id] = files_on_disk(scene.root)
-        assert snapshots.status().borrowed_at_first > 0
+        assert snapshots.status().seeded > 0
         edit(scene)
         kept[snapshots.track(session="ses_one").id] = files_on_disk(scene.root)
     blow(scene)
     assert_comes_back(scene, kept)
 
 
-@each_early_blow
-def test_a_blow_before_all_is_copied(blow: Blow, scene: Scene, gate: threading.Event) -> None:
-    """What the repository loses meanwhile is read from the disk, where it still is."""
+@each_blow
+def test_the_first_command_may_do_anything(blow: Blow, scene: Scene) -> None:
+    """When the first snapshot is acknowledged, neither the repository nor a file is needed."""
     with scene.snapshots() as snapshots:
         one, files = snapshots.track(session="ses_one"), files_on_disk(scene.root)
-        assert snapshots.status().borrowed > 0
+        assert snapshots.status().protection is Protection.FULL
         blow(scene)
-        gate.set()
+        spoil(scene)
+        snapshots.restore(one.id)
+        assert files_on_disk(scene.root) == files
     assert_comes_back(scene, {one.id: files})
 
 
-@each_early_blow
-def test_a_blow_between_two_snapshots(blow: Blow, scene: Scene, gate: threading.Event) -> None:
-    """Snapshots that are taken while nothing is copied yet are whole in the end, too."""
+@each_blow
+def test_a_blow_between_two_snapshots(blow: Blow, scene: Scene) -> None:
+    """The second snapshot goes on using what the first one has, whatever happened in between."""
     with scene.snapshots() as snapshots:
         kept = {snapshots.track(session="ses_one").id: files_on_disk(scene.root)}
         scene.write("more", b"more\n")
         kept[snapshots.track(session="ses_one").id] = files_on_disk(scene.root)
         blow(scene)
         kept[snapshots.track(session="ses_one").id] = files_on_disk(scene.root)
-        gate.set()
     assert_comes_back(scene, kept)
 
 
-def test_what_is_lost_for_good_is_said(scene: Scene, gate: threading.Event) -> None:
-    """If neither the repository nor the disk has a file any more, nothing is made up for it."""
-    with scene.snapshots() as snapshots:
-        one, files = snapshots.track(session="ses_one"), files_on_disk(scene.root)
-        removes_the_repository(scene)
-        scene.write("loose", b"changed before it could be copied\n")
-        gate.set()
-        snapshots._upkeep.stop()
-        status = snapshots.status()
-        assert status.borrowed == 1
-        assert "1 file" in status.trouble
-    disk = files_on_disk(scene.root)
-    with scene.snapshots() as snapshots:
-        (result,) = snapshots.restore(one)
-        assert result.outcome is Outcome.SKIPPED
-        assert "lacks the object" in result.reason
-        assert files_on_disk(scene.root) == disk
-        held = {
-            name: snapshots.read(id.hex())
-            for name, mode, id in parse_tree(snapshots.read(one.id))
-            if mode != 0o40000 and name != b"loose"
-        }
-        assert held == {name: files[name][1] for name in held}
-        assert snapshots.track().id != one.id
+# What kedge 0.1 left
 
 
-def test_what_is_damaged_for_good_is_said(scene: Scene, gate: threading.Event) -> None:
-    """An object of the repository that cannot be read is not counted as one that is there."""
-    with scene.snapshots() as snapshots:
-        one = snapshots.track(session="ses_one")
-        for path in scene.at(".git/objects").glob("??/*"):
-            path.chmod(0o644)
-            path.write_bytes(b"no object")
-        scene.write("loose", b"changed before it could be copied\n")
-        gate.set()
-        snapshots._upkeep.stop()
-        assert snapshots.status().borrowed == 1
-        assert "1 file" in snapshots.status().trouble
-    disk = files_on_disk(scene.root)
-    with scene.snapshots() as snapshots:
-        (result,) = snapshots.restore(one)
-        assert result.outcome is Outcome.SKIPPED
-        assert files_on_disk(scene.root) == disk
+def borrowed(scene: Scene) -> tuple[str, Files]:
+    """Keep the committed files as 0.1 did before it was killed: their trees, not their blobs."""
+    scene.write("untracked", b"in the last commit\n")
+    scene.commit()
+    files = files_on_disk(scene.root)
+    with store_of(scene) as store:
+        for line in scene.git("ls-tree", "-rtd", "HEAD").splitlines():
+            store.put(TREE, _tree(scene, line.split()[2]))
+        tree = store.put(TREE, _tree(scene, "HEAD:"))
+        base = store.put(BLOB, b"644 755")
+        store.keep("ses_one", files=tree, notes=EMPTY_TREE, base=base)
+        note = store.layout.borrowing / "0123456789abcdef-0"
+    note.parent.mkdir()
+    note.write_bytes(bytes(scene.at(".git/objects")))
+    return tree.hex(), files
 
 
-# A process that dies before anything is copied.
-_KILLED = """
-import os, sys, signal
-from kedge.snapshot import Snapshots
-from kedge.snapshot.objects.store import ObjectStore
-ObjectStore.adopt = lambda *_: signal.pause()
-snapshots = Snapshots.open(sys.argv[1], data=sys.argv[2], project="prj")
-print(snapshots.track(session="ses_one").id, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def killed_after_its_first_snapshot(scene: Scene) -> str:
-    """Have a process take a snapshot and die at once; gives the snapshot's id."""
-    command = [sys.executable, "-c", _KILLED, str(scene.root), str(scene.folder / "data")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    return done.stdout.strip()
+def _tree(scene: Scene, name: str) -> bytes:
+    entries = []
+    for line in scene.git("ls-tree", name).splitlines():
+        mode, _, id, path = line.split()
+        entries.append((path.encode(), int(mode, 8), bytes.fromhex(id)))
+    return encode_tree(entries)
 
 
 def test_the_next_process_copies_for_a_dead_one(scene: Scene) -> None:
     """What a killed process had only borrowed is copied as soon as there is another one."""
-    files = files_on_disk(scene.root)
-    one = killed_after_its_first_snapshot(scene)
+    one, files = borrowed(scene)
     edit(scene)
     scene.commit()
     with scene.snapshots() as snapshots:
@@ -309,8 +251,7 @@ def test_the_next_process_copies_for_a_dead_one(scene: Scene) -> None:
 
 def test_a_dead_process_is_copied_for_by_any_worktree(scene: Scene) -> None:
     """Another worktree of the project does it as well, before the first one is thrown away."""
-    files = files_on_disk(scene.root)
-    one = killed_after_its_first_snapshot(scene)
+    one, files = borrowed(scene)
     other = scene.folder / "other"
     scene.git("worktree", "add", "-q", str(other), "other")
     with scene.snapshots(other) as snapshots:
@@ -318,6 +259,41 @@ def test_a_dead_process_is_copied_for_by_any_worktree(scene: Scene) -> None:
     shutil.rmtree(scene.root)
     scene.plain()
     assert_comes_back(scene, {one: files})
+
+
+def test_what_the_repository_has_lost_is_read_from_the_files(scene: Scene) -> None:
+    """If the repository does not have it any more, the worktree may."""
+    one, files = borrowed(scene)
+    removes_objects(scene)
+    with scene.snapshots() as snapshots:
+        snapshots.track(session="ses_two")
+        snapshots._upkeep.stop()
+        assert snapshots.status().trouble == ""
+    assert_comes_back(scene, {one: files})
+
+
+def test_what_is_lost_for_good_is_said(scene: Scene) -> None:
+    """If neither the repository nor the disk has a file any more, nothing is made up for it."""
+    one, files = borrowed(scene)
+    removes_objects(scene)
+    scene.write("loose", b"changed before it could be copied\n")
+    with scene.snapshots() as snapshots:
+        snapshots.track(session="ses_two")
+        snapshots._upkeep.stop()
+        assert "1 object" in snapshots.status().trouble
+    disk = files_on_disk(scene.root)
+    with scene.snapshots() as snapshots:
+        (result,) = snapshots.restore(one)
+        assert result.outcome is Outcome.SKIPPED
+        assert "lacks the object" in result.reason
+        assert files_on_disk(scene.root) == disk
+        held = {
+            name: snapshots.read(id.hex())
+            for name, mode, id in parse_tree(snapshots.read(one))
+            if mode != 0o40000 and name != b"loose"
+        }
+        assert held == {name: files[name][1] for name in held}
+        assert snapshots.track().id != one
 
 
 def test_a_linked_worktree_outlives_the_main_one(scene: Scene) -> None:

@@ -162,8 +162,8 @@ def test_unfinished_packs_do_not_matter(tmp_path: Path) -> None:
     """What a crash while sealing left is overwritten, or removed when it is old."""
     path, trees, _ = abandoned(tmp_path / "s", flushes=1)
     folder = tmp_path / "s/objects/pack"
-    (folder / f"tmp_kedge_{path.stem}.pack").write_bytes(b"half")
-    (folder / f"tmp_kedge_{path.stem}.idx").write_bytes(b"half")
+    (folder / f"tmp_kedge_{path.stem}_pack").write_bytes(b"half")
+    (folder / f"tmp_kedge_{path.stem}_idx").write_bytes(b"half")
     assert kept(tmp_path / "s") == trees
 
 

@@ -3,6 +3,7 @@ knows, and the asynchronous face."""
 
 import asyncio
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from kedge.snapshot import (
 )
 from kedge.snapshot.asynchronous import AsyncSnapshots
 from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.worktree import seeding
 from kedge.snapshot.worktree.tree import Worktree
 from tests.snapshot.hanging import hanging
 
@@ -88,7 +90,7 @@ def test_the_budget_is_paid_once(root: Path, slow: threading.Event) -> None:
         with snapshots._guard.patient_turn():
             pass
         snapshots._upkeep._rescan()
-        assert snapshots.status().protection is Protection.FULL
+        assert snapshots.status().protection is Protection.PENDING
 
 
 def test_the_home_folder_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +359,7 @@ def test_too_many_files_are_refused_only_while_they_are(root: Path) -> None:
         assert snapshots.status().protection is Protection.REFUSED
         (root / ".gitignore").write_text("many*\n")
         snapshots._upkeep._attempt(snapshots._upkeep._rescan)
-        assert snapshots.status().protection is Protection.FULL
+        assert snapshots.status().protection is Protection.PENDING
         snapshots.track()
         assert snapshots.status().files == 3
 
@@ -400,3 +402,85 @@ async def test_closed_asynchronous_snapshots_say_so(root: Path) -> None:
     for call in (snapshots.track(), snapshots.capture([b"a.txt"]), snapshots.verify()):
         with pytest.raises(SnapshotRefused, match="closed"):
             await call
+
+
+def test_nothing_is_protected_before_the_first_snapshot(root: Path) -> None:
+    """The status says `protected` only when there is a snapshot to go back to."""
+    with opened(root) as snapshots:
+        assert snapshots.status().protection is Protection.PENDING
+        assert snapshots.status().reason
+        snapshots.capture([b"a"])
+        assert snapshots.status().protection is Protection.PENDING
+        snapshots.track()
+        assert snapshots.status().protection is Protection.FULL
+        assert snapshots.status().reason == ""
+
+
+@pytest.fixture
+def repository(root: Path) -> Path:
+    """The worktree as a repository whose objects are packed and whose index can be trusted."""
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "all")
+    git(root, "gc", "-q")
+    clock, last = root.parent / "clock", (root / ".git/index").stat().st_mtime_ns
+    clock.touch()
+    while clock.stat().st_mtime_ns <= last:
+        os.utime(clock)
+    git(root, "update-index", "--refresh", "--force-write-index")
+    return root
+
+
+def test_closing_ends_a_first_snapshot_that_never_was(
+    repository: Path, slow: threading.Event
+) -> None:
+    """What a snapshot that timed out was copying keeps no collection waiting after the end."""
+    with opened(repository, budget=5) as snapshots:
+        with pytest.raises(SnapshotTimeout):
+            snapshots.track()
+        with ObjectStore(snapshots._store.layout.root) as store:
+            assert "copying" in store.collect(keep_taken_for=0).skipped
+        slow.set()
+    with ObjectStore(snapshots._store.layout.root) as store:
+        assert store.collect(keep_taken_for=0).skipped == ""
+
+
+def test_a_seed_is_finished_by_the_snapshot_after_a_time_out(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time-out while the seed is read leaves the next snapshot whole, without the repository."""
+    refresh, failures = Worktree.refresh, iter([SnapshotTimeout("no time")])
+
+    def once(self: Worktree, deadline: float = float("inf")) -> None:
+        refresh(self, deadline)
+        for failure in failures:
+            self._doubt = True
+            raise failure
+
+    monkeypatch.setattr(Worktree, "refresh", once)
+    with opened(repository) as snapshots:
+        with pytest.raises(SnapshotTimeout):
+            snapshots.track()
+        snapshots._upkeep._rescan()
+        one = snapshots.track()
+        assert snapshots.status().seeded == 2
+        shutil.rmtree(repository / ".git")
+        (repository / "a.txt").write_text("lost?\n")
+        snapshots.restore(one)
+        assert (repository / "a.txt").read_text() == "one\n"
+        assert snapshots._store.collect(keep_taken_for=0).skipped == ""
+
+
+@pytest.mark.parametrize("setting", ["FEWEST_FILES", "LARGEST_BLOB"])
+def test_what_is_read_as_quickly_is_read(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """Git is not started for a few files, nor does it copy large ones."""
+    monkeypatch.setattr(seeding, setting, {"FEWEST_FILES": 3, "LARGEST_BLOB": 3}[setting])
+    with opened(repository) as snapshots:
+        one = snapshots.track()
+        assert snapshots.status().seeded == 0
+        shutil.rmtree(repository)
+        repository.mkdir()
+        snapshots.restore(one)
+        assert (repository / "sub/b.txt").read_text() == "two\n"

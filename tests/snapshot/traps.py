@@ -94,6 +94,7 @@ def settings_in_a_pipe(hostage: Hostage) -> Mapping[str, str]:
 
 def objects_to_be_fetched(hostage: Hostage) -> None:
     """A partial clone whose missing objects git would get by running a command."""
+    _unpack(hostage)
     blob = hostage.scene.git("rev-parse", "HEAD:kept")
     (hostage.git_folder / "objects" / blob[:2] / blob[2:]).unlink()
     hostage.configure(
@@ -258,8 +259,15 @@ def alternates_in_a_pipe(hostage: Hostage) -> None:
     os.mkfifo(hostage.git_folder / "objects/info/alternates")
 
 
+def _unpack(hostage: Hostage) -> None:
+    """Leave the loose objects alone."""
+    for path in (hostage.git_folder / "objects/pack").iterdir():
+        path.unlink()
+
+
 def objects_that_are_pipes(hostage: Hostage) -> None:
     """Pipes under the names of loose objects."""
+    _unpack(hostage)
     for name in ("kept", "edited"):
         blob = hostage.scene.git("rev-parse", f"HEAD:{name}")
         path = hostage.git_folder / "objects" / blob[:2] / blob[2:]
@@ -301,6 +309,7 @@ def damaged_packs(hostage: Hostage) -> None:
 
 def damaged_objects(hostage: Hostage) -> None:
     """Loose objects that are empty, or no objects."""
+    _unpack(hostage)
     for number, path in enumerate(sorted((hostage.git_folder / "objects").glob("??/*"))):
         path.chmod(0o644)
         path.write_bytes(b"" if number % 2 else b"no object")
@@ -308,6 +317,7 @@ def damaged_objects(hostage: Hostage) -> None:
 
 def exchanged_objects(hostage: Hostage) -> None:
     """Blobs that hold something else than their names say."""
+    _unpack(hostage)
     folder = hostage.git_folder / "objects"
     blobs = [hostage.scene.git("rev-parse", f"HEAD:{name}") for name in ("kept", "edited")]
     one, two = (folder / blob[:2] / blob[2:] for blob in blobs)

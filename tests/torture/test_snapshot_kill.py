@@ -86,6 +86,7 @@ def worktree(folder: Path) -> Iterator[Path]:
     for number, name in enumerate(keeper.FILES):
         scene.write(name, keeper.content(number))
     scene.commit()
+    scene.git("repack", "-q", "-a", "-d")
     make_index_newer(scene)
     yield folder
     shutil.rmtree(scene.at(".git"))
@@ -95,6 +96,7 @@ def forget(folder: Path) -> None:
     """Let the next snapshot be seeded again: the user commits, what was remembered is gone."""
     scene = Scene(folder, opener("inotify"))
     scene.commit()
+    scene.git("repack", "-q", "-a", "-d")
     make_index_newer(scene)
     shutil.rmtree(folder / "data/snapshots/prj/roots", ignore_errors=True)
 
@@ -109,7 +111,7 @@ def work_and_kill(folder: Path, verb: str, seed: int, ledger: Ledger) -> None:
     ):
         assert process.stdout is not None
         # Most of them early: at the first time of the verb, when most is new, or right after the
-        # first snapshot, which still needs the user's repository.
+        # first snapshot, which was just copied from the user's repository.
         moment, left = chance.choice(
             [
                 (["kept"], 0),

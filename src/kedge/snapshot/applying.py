@@ -52,6 +52,7 @@ class _Application:
         self._late = [step for step in deletions if not _blocks(step.path, written, above)]
         deleted = {step.path for step in self._in_the_way}
         around = {folder for path in deleted for folder in _folders_above(path)}
+        around.update(folders)
         self._blocked = [step for step in writes if _blocks(step.path, deleted, around)]
         self._free = [step for step in writes if not _blocks(step.path, deleted, around)]
 

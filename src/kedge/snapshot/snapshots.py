@@ -113,6 +113,7 @@ class Snapshots:
         self._guard.wait_until_unused()
         self._upkeep.stop()
         try:
+            self._taker.close()
             if known:
                 self._taker.remember()
         finally:
@@ -301,9 +302,12 @@ class Snapshots:
         """How things stand; waits for nobody."""
         watch, keeper, upkeep = self._worktree.watch, self._worktree.keeper, self._upkeep
         troubles = [upkeep.trouble, self._opened.plans.damaged(), *self._store.problems()]
+        protection, reason = self._guard.protection, self._guard.reason
+        if protection is Protection.FULL and not self._taker.has_taken:
+            protection, reason = Protection.PENDING, "no snapshot has been taken yet"
         return Status(
-            protection=self._guard.protection,
-            reason=self._guard.reason,
+            protection=protection,
+            reason=reason,
             way=self._way or watch.way,
             way_reason=self._worktree.way_reason,
             files=keeper.count,
@@ -311,8 +315,7 @@ class Snapshots:
             overflows=self._worktree.overflows,
             verifications=upkeep.verifications,
             mismatches=upkeep.mismatches,
-            borrowed=upkeep.borrowed,
-            borrowed_at_first=upkeep.borrowed_at_first,
+            seeded=self._taker.seeded,
             trouble=next(filter(None, troubles), ""),
         )
 

@@ -1,9 +1,12 @@
 """How one snapshot is taken: from what is known of the files, through their trees, to a keep on the
 disk; whose turn it is to take one is the guard's concern."""
 
+from time import monotonic
+
 from kedge.snapshot import kept
 from kedge.snapshot.memory import recall, remember
 from kedge.snapshot.objects.formats import BLOB, TREE
+from kedge.snapshot.objects.user_packs import BlobCopy
 from kedge.snapshot.opening import Opened
 from kedge.snapshot.repository.head import read_head
 from kedge.snapshot.upkeep import Upkeep
@@ -21,7 +24,10 @@ class Taker:
         self._upkeep = upkeep
         self._last: Snapshot | None = None
         self._seed: Seed | None = None
-        """What the first snapshot takes from the user's repository, until that is being copied."""
+        """What the first snapshot takes from the user's repository, until all of it is copied."""
+        self._copy: BlobCopy | None = None
+        """What keeps the copies, until the first snapshot does."""
+        self.seeded = 0
 
     def take(self, deadline: float, session: str | None = None) -> Snapshot:
         """Take one until a time of the monotonic clock, kept for a session or for a while."""
@@ -30,7 +36,7 @@ class Taker:
             self._recall()
         self._worktree.refresh(deadline)
         if self._seed is not None:
-            self._check_seed(self._seed, deadline)
+            self._settle(self._seed, deadline)
         self._worktree.check_root()
         trees = self._worktree.write(self._put_tree, self._put_blob)
         repository = self._worktree.spaces.root.repository
@@ -44,28 +50,37 @@ class Taker:
         kept.keep(self._store, snapshot, session)
         self._last = snapshot
         self._upkeep.note_use()
-        if self._seed is not None:
-            # Until here, whatever fails, the next snapshot has to see to it.
-            if not self._seed.check.gave_up:
-                self._upkeep.adopt(trees.files)
-            self._seed = None
+        self._let_go()
         return snapshot
+
+    @property
+    def has_taken(self) -> bool:
+        """Whether there was a snapshot yet."""
+        return self._last is not None
 
     def remember(self) -> None:
         """Write down what is known of the files for the next process."""
-        if self._last is not None and self._upkeep.borrowed == 0:
+        if self._last is not None:
             remember(self._opened, self._last)
 
-    def _check_seed(self, seed: Seed, deadline: float) -> None:
-        """Read what the user's repository does not have as its index says."""
-        seed.check.start()
-        # Git looks them up meanwhile.
+    def close(self) -> None:
+        """Copy nothing any more."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
+    def _settle(self, seed: Seed, deadline: float) -> None:
+        """Have all that came from the user's index in the store, or read it from the files."""
+        # Git copies meanwhile.
         self._worktree.write(self._put_tree, self._put_blob)
-        wrong = seed.check.wrong()
-        if seed.check.gave_up:
-            self._store.stop_borrowing()
-        if wrong:
-            self._worktree.distrust(wrong)
+        lacking = seed.copy.finish((deadline - monotonic()) / 2)
+        self.seeded = len(seed.copy.copied)
+        self._seed = None
+        if lacking:
+            self._worktree.distrust(lacking)
             self._worktree.refresh(deadline)
 
     def _recall(self) -> None:
@@ -76,6 +91,7 @@ class Taker:
             return
         self._seed = seed_from(self._opened.root, self._worktree.spaces.root, self._store)
         if self._seed is not None:
+            self._copy = self._seed.copy
             self._worktree.lister.memory = self._seed
 
     def _put_tree(self, content: bytes) -> bytes:

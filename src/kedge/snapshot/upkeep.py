@@ -1,5 +1,5 @@
-"""What snapshots do by themselves, in a thread of low urgency: become independent of the user's
-repository, recover from a time-out, compare what is known with the whole disk, tidy the store."""
+"""What snapshots do by themselves, in a thread of low urgency: recover from a time-out, compare
+what is known with the whole disk, tidy the store, copy what an earlier version only borrowed."""
 
 import threading
 from collections.abc import Callable, Set
@@ -34,15 +34,18 @@ class Upkeep:
         self._stop = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._adopting: list[bytes] = []
         self._used = False
         self._verify_at = monotonic() + settings.verification
         self._collect_at = monotonic() + _COLLECT_EVERY
         self._tidy_until = 0.0
+        self._jobs = (
+            self._copy_borrowed,
+            self._rescan,
+            self._verify_when_due,
+            self._collect_when_due,
+        )
         self.verifications = 0
         self.mismatches = 0
-        self.borrowed = 0
-        self.borrowed_at_first = 0
         self.trouble = ""
 
     def note_use(self) -> None:
@@ -50,13 +53,6 @@ class Upkeep:
         self._used = True
         if self._thread is None:
             self._start()
-
-    def adopt(self, tree: bytes) -> None:
-        """Copy what a tree needs from the user's repository."""
-        # Until they are counted there may be as many as there are files.
-        self.borrowed = self.borrowed_at_first = self._worktree.keeper.count
-        self._adopting.append(tree)
-        self.wake()
 
     def wake(self) -> None:
         self._wake.set()
@@ -85,12 +81,10 @@ class Upkeep:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
-            for job in (self._adopt, self._rescan, self._verify_when_due, self._collect_when_due):
+            for job in self._jobs:
                 if not self._stop.is_set():
                     self._attempt(job)
             self._wake.wait(max(0.0, min(self._verify_at, self._collect_at) - monotonic()))
-        # A snapshot that depends on the user's repository must not be left behind.
-        self._attempt(self._adopt)
 
     def _attempt(self, job: Callable[[], None]) -> None:
         try:
@@ -104,36 +98,24 @@ class Upkeep:
 
     # Jobs
 
-    def _adopt(self) -> None:
-        trees, self._adopting = self._adopting, []
-        for_the_dead = self._store.owes_for_the_dead()
-        if not trees and not for_the_dead:
+    def _copy_borrowed(self) -> None:
+        if not self._store.owes():
             return
-        try:
-            if for_the_dead:
-                adopted = self._store.adopt_all(self._note_progress)
-            else:
-                adopted = self._store.adopt(trees, self._note_progress)
-            lost = self._read_again(adopted.missing) if adopted.missing else set()
-        except BaseException:
-            self._adopting = trees + self._adopting
-            raise
-        self.borrowed = len(lost)
+        lost = self._store.settle_debts()
+        if lost:
+            self._read_again(lost)
+            lost = self._store.settle_debts()
         if lost:
             raise SnapshotError(
-                f"{len(lost)} files were changed before they could be copied from the repository"
+                f"{len(lost)} objects were borrowed from a repository that has lost them"
             )
 
-    def _read_again(self, missing: Set[bytes]) -> set[bytes]:
-        """Read what the user's repository has lost from the worktree; what is lost for good."""
+    def _read_again(self, missing: Set[bytes]) -> None:
+        """Read what a repository has lost from the worktree, where it may still be."""
         with self._guard.patient_turn():
             self._worktree.distrust(missing)
             self._worktree.refresh()
         self._store.flush()
-        return {id for id in missing if not self._store.has(id)}
-
-    def _note_progress(self, done: int, total: int) -> None:
-        self.borrowed, self.borrowed_at_first = total - done, total
 
     def _rescan(self) -> None:
         if self._guard.may_recover:

@@ -124,6 +124,8 @@ class Protection(StrEnum):
     """How far the files of a worktree are protected."""
 
     FULL = "protected"
+    PENDING = "pending"
+    """Nothing is protected yet: the first snapshot has not been taken."""
     DEGRADED = "degraded"
     """A snapshot took too long: declared paths only, until a scan in the background ends."""
     DECLARED = "declared"
@@ -149,8 +151,7 @@ class Status:
     verifications: int
     mismatches: int
     """Paths at which a verification found a change that had not been noticed; it was healed."""
-    borrowed: int
-    """Objects of the first snapshot that are still only in the user's own repository."""
-    borrowed_at_first: int
+    seeded: int
+    """Blobs of the first snapshot that were copied from the user's repository, not read."""
     trouble: str
     """What went wrong in the background last; empty if nothing did."""

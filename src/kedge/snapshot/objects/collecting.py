@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from kedge.snapshot.objects import keeps, plumbing
 from kedge.snapshot.objects.durable import PRIVATE_FILE, disk_errors, sync_folder
@@ -93,6 +94,32 @@ def lock(layout: Layout) -> Iterator[bool]:
             yield True
     finally:
         os.close(fd)
+
+
+class CollectionPause:
+    """While it lasts no collection begins, in any process: garbage may come into use again."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def begin(cls, layout: Layout) -> Self | None:
+        """A pause; none while a collection runs."""
+        fd = os.open(layout.collect_lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return cls(fd)
+
+    def end(self) -> None:
+        """Let collections begin again."""
+        if self._fd >= 0:
+            # Closing alone would not do it in a process that has forked.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            os.close(self._fd)
+            self._fd = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The folders and settings of the store; they make it a bare repository that plain git can read."""
 
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,6 +61,15 @@ class Layout:
         return self.root / "journals"
 
     @property
+    def workshops(self) -> Path:
+        """Where git makes packs: beside the others they would be seen before they are whole."""
+        return self.root / "workshops"
+
+    @property
+    def borrowing(self) -> Path:
+        return self.root / "borrowing"
+
+    @property
     def collect_lock(self) -> Path:
         return self.root / "lock"
 
@@ -99,6 +109,9 @@ def remove_leftovers(layout: Layout) -> None:
                 path.unlink()
         except FileNotFoundError:
             continue  # another process was quicker
+    for folder in layout.workshops.glob("*"):
+        if folder.stat().st_mtime < before:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unfinished(layout: Layout) -> Iterator[Path]:

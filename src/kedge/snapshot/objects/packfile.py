@@ -28,22 +28,23 @@ def write_pack(
 
     The same objects in the same order make the same file, so doing it again does no harm.
     """
-    unfinished = folder / f"tmp_kedge_{unique}.pack"
+    # Whatever ends in `.idx` is the index of a pack to git.
+    unfinished = folder / f"tmp_kedge_{unique}_pack"
     try:
         with _private(unfinished) as file:
             entries, checksum = _write_objects(file, count, objects)
-        index = folder / f"tmp_kedge_{unique}.idx"
+        index = folder / f"tmp_kedge_{unique}_idx"
         try:
             with _private(index) as file:
                 _write_index(file, entries, checksum)
-            return publish(unfinished, index, checksum.hex())
+            return publish(unfinished, index, folder, checksum.hex())
         finally:
             index.unlink(missing_ok=True)
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def publish(pack: Path, index: Path, name: str) -> Path:
+def publish(pack: Path, index: Path, folder: Path, name: str) -> Path:
     """Sync a finished pack and give it the name under which git finds it, the index last."""
     for path in (pack, index):
         fd = os.open(path, os.O_RDONLY)
@@ -52,10 +53,10 @@ def publish(pack: Path, index: Path, name: str) -> Path:
         finally:
             os.close(fd)
         path.chmod(SEALED_FILE)
-    final = pack.with_name(f"pack-{name}.pack")
+    final = folder / f"pack-{name}.pack"
     pack.rename(final)
     index.rename(final.with_suffix(".idx"))
-    sync_folder(final.parent)
+    sync_folder(folder)
     return final
 
 
@@ -115,6 +116,15 @@ def _write_index(file: BinaryIO, entries: list[tuple[bytes, int, int]], checksum
         )
     )
     file.write(content + sha1(content, usedforsecurity=False).digest())
+
+
+def read_ids(path: Path) -> bytes:
+    """The ids in a pack by its index, sorted and joined."""
+    with path.open("rb") as index:
+        ids_at = len(_INDEX_HEAD) + 1024
+        index.seek(ids_at - 4)
+        (count,) = struct.unpack(">I", index.read(4))
+        return index.read(count * ID_LENGTH)
 
 
 def read_index(path: Path) -> list[tuple[bytes, int]]:

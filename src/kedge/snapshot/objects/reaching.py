@@ -23,7 +23,7 @@ def reach(
     seen |= found
     while todo:
         kind, content = read(todo.pop())
-        for id, is_blob in _needs(kind, content, since):
+        for id, is_blob in needs(kind, content, since):
             if id not in seen:
                 seen.add(id)
                 found.add(id)
@@ -32,7 +32,8 @@ def reach(
     return found
 
 
-def _needs(kind: bytes, content: bytes, since: float) -> Iterable[tuple[bytes, bool]]:
+def needs(kind: bytes, content: bytes, since: float = math.inf) -> Iterable[tuple[bytes, bool]]:
+    """What hangs on an object directly, each with whether it is a blob."""
     if kind == TREE:
         return [
             (id, mode != FOLDER_MODE)

@@ -11,9 +11,8 @@ collection in any process holds it.
 
 import os
 import threading
-import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
@@ -22,26 +21,26 @@ from typing import Self
 
 from kedge.domain.clock import Clock, SystemClock
 from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreDamaged
-from kedge.snapshot.objects import formats, keeps, layout
-from kedge.snapshot.objects.adopting import Adopted, Adoption
-from kedge.snapshot.objects.borrowing import Lenders
+from kedge.snapshot.objects import formats, keeps, layout, plumbing
+from kedge.snapshot.objects.borrowed import Borrowed
 from kedge.snapshot.objects.chains import Chains
-from kedge.snapshot.objects.collecting import Collected, Sweep, lock
+from kedge.snapshot.objects.collecting import Collected, CollectionPause, Sweep, lock
 from kedge.snapshot.objects.durable import disk_errors
 from kedge.snapshot.objects.foreign import ForeignJournals, take_over_dead
 from kedge.snapshot.objects.formats import EMPTY_TREE, TREE, Content, NewObject
 from kedge.snapshot.objects.journal import OpenJournal
 from kedge.snapshot.objects.keeps import Held, Keep
 from kedge.snapshot.objects.packs import Packs
+from kedge.snapshot.objects.reaching import reach
 from kedge.snapshot.objects.records import Tip
 from kedge.snapshot.objects.refs import Refs, session_ref, taken_ref
 from kedge.snapshot.objects.usage import Usage, size_of
+from kedge.snapshot.objects.user_packs import BlobCopy, object_folders
 from kedge.snapshot.objects.writing import OwnJournals
 
 DEFAULT_BUDGET = 10 << 30
-LENT_SECONDS = 24 * 3600
 MANY_PACKS = 40
-"""So long a process that borrows may take until its first keep."""
+"""More of them are joined at once."""
 UNCHANGED_SECONDS = 3600
 """For so long a keep that would say the same again is not written."""
 
@@ -63,9 +62,11 @@ class ObjectStore:
         self._packs = Packs(self.layout.objects)
         self._foreign = ForeignJournals(self.layout.journals)
         self._refs = Refs(self.layout)
-        self._own = OwnJournals(self.layout, self._lock, self._read, self._begin)
+        self._own = OwnJournals(
+            self.layout, self._lock, self._read, self._packs.exists, self._begin
+        )
         self._chains = Chains(self._refs, self._own, self._foreign, self._read)
-        self._lenders = Lenders(self.layout)
+        self._borrowed = Borrowed(self.layout)
         self._latest: Keep | None = None
         self._latest_name = ""
         self._durable: Keep | None = None
@@ -163,7 +164,7 @@ class ObjectStore:
         found = self._packs.read(id)
         if found is None:
             with self._lock, disk_errors("reading borrowed objects"):
-                found = self._lenders.read(id)
+                found = self._borrowed.read(id)
         return found
 
     # Keeping
@@ -284,26 +285,29 @@ class ObjectStore:
                 known = self._chains.known(files)
         return known
 
-    # Borrowing
+    # Objects of others
 
-    def borrow(self, objects_folder: Path) -> None:
-        """Count on the objects in a folder of the user's until they are adopted."""
-        with self._usable(), disk_errors(f"borrowing from {objects_folder}"):
-            self._lenders.borrow(objects_folder)
-
-    def stop_borrowing(self) -> None:
-        """Count on no such folder any more; nothing was kept that needs it."""
-        with self._usable(), disk_errors("giving back what was borrowed"):
-            self._lenders.give_back()
-
-    def has_borrowed(self, ids: Iterable[bytes]) -> set[bytes]:
-        """Those of the objects that can be borrowed."""
-        with self._usable(), disk_errors("looking for borrowed objects"):
-            return self._lenders.lent(ids)
+    def copy_from(self, objects_folder: bytes, *, expected: int) -> BlobCopy | None:
+        """A way to copy about so many blobs of a user's object folder; None if there is none."""
+        git, folders = plumbing.find_git(), object_folders(objects_folder)
+        if git is None or not folders:
+            return None
+        with self._usable(), disk_errors(f"copying from {os.fsdecode(objects_folder)}"):
+            pause = CollectionPause.begin(self.layout)
+            if pause is None:
+                return None
+            try:
+                return BlobCopy(git, self.layout, folders, expected=expected, pause=pause)
+            except BaseException:
+                pause.end()
+                raise
 
     def exists(self, id: bytes) -> bool:
-        """Whether the object can be read, be it here or borrowed."""
-        return self.has(id) or bool(self.has_borrowed([id]))
+        """Whether the object can be read, be it here or where it was borrowed."""
+        if self.has(id):
+            return True
+        with self._usable(), disk_errors("looking for a borrowed object"):
+            return self._borrowed.has(id)
 
     def has(self, id: bytes) -> bool:
         """Whether the store has the object itself; what is borrowed does not count."""
@@ -313,39 +317,42 @@ class ObjectStore:
             self._foreign.refresh(self._own.names())
             return self._foreign.has(id) or self._packs.exists(id)
 
-    def adopt(self, roots: Iterable[bytes], progress: Callable[[int, int], None]) -> Adopted:
-        """Copy all that these trees need and the store lacks; `progress` is told (done, total)."""
-        adoption = Adoption(
-            layout=self.layout,
-            read=self.read,
-            put=self.put_hashed,
-            flush=self.flush,
-            is_own=self.has,
-        )
-        with disk_errors("copying borrowed objects"):
-            adopted = adoption.run(roots, progress)
-            if not adopted.missing:
-                with self._usable():
-                    self._lenders.give_back()
-        return adopted
+    def owes(self) -> bool:
+        """Whether a process of an earlier version died before it had copied what it borrowed."""
+        with disk_errors("looking at what is borrowed"):
+            return bool(self._borrowed.left())
 
-    def owes_for_the_dead(self) -> bool:
-        """Whether a process ended before it had copied what it borrowed."""
-        with self._usable(), disk_errors("looking at what is borrowed"):
-            return bool(self._lenders.left_by_the_dead())
-
-    def adopt_all(self, progress: Callable[[int, int], None]) -> Adopted:
-        """Copy all that anything held in the store needs, whoever borrowed it."""
+    def settle_debts(self) -> set[bytes]:
+        """Copy all that anything held in the store needs and does not have; gives what is lost."""
         with self._usable(), disk_errors("reading refs"):
-            # First who is dead, then what is held: all that the dead held is seen.
-            left = self._lenders.left_by_the_dead()
+            # First who is gone, then what is held: all that they held is seen.
+            left = self._borrowed.left()
             held = {tip.commit for tips in self._chains.in_journals().values() for tip in tips}
             held.update(self._refs.all().values())
-        adopted = self.adopt(held, progress)
-        if not adopted.missing:
-            with self._usable(), disk_errors("giving back what was borrowed"):
-                self._lenders.give_back_for(left)
-        return adopted
+        lost = self._copy_borrowed(held)
+        self.flush()
+        if not lost:
+            with self._usable(), disk_errors("forgetting what was borrowed"):
+                self._borrowed.forget(left)
+        return lost
+
+    def _copy_borrowed(self, roots: Iterable[bytes]) -> set[bytes]:
+        lost = set[bytes]()
+
+        def read(id: bytes) -> tuple[bytes, bytes]:
+            try:
+                kind, content = self.read(id)
+            except (ObjectMissing, SnapshotStoreDamaged):
+                lost.add(id)
+                return b"", b""
+            if not self.has(id):
+                self.put_hashed(kind, id, content)
+            return kind, content
+
+        for id in reach(read, roots, set()):
+            if not self.has(id):
+                read(id)
+        return lost
 
     # Tidying
 
@@ -355,7 +362,7 @@ class ObjectStore:
             if is_alone:
                 collected = self._collect(keep_taken_for)
             else:
-                collected = Collected(skipped="another process is collecting")
+                collected = Collected(skipped="another process is collecting, or copying objects")
         # An open pack takes its space until it is closed, whoever removed it.
         self._packs.reopen()
         return collected
@@ -367,7 +374,7 @@ class ObjectStore:
             self._own.rotate_older_than(keep_taken_for)
             layout.remove_leftovers(self.layout)
         self.settle()
-        collected = Sweep(
+        return Sweep(
             layout=self.layout,
             read=self.read,
             is_own=self.has,
@@ -376,9 +383,6 @@ class ObjectStore:
             keep_taken_for=keep_taken_for,
             is_over_budget=self._size() > self._budget,
         ).run()
-        if not collected.lacking:
-            self._lenders.give_all_back(before=time.time() - LENT_SECONDS)
-        return collected
 
     def _journal_tips(self) -> dict[str, set[Tip]]:
         with self._usable():
@@ -399,7 +403,6 @@ class ObjectStore:
                 journals=size_of(self.layout.journals),
                 packs=size_of(self.layout.packs),
                 budget=self._budget,
-                lenders=tuple(self._lenders.folders()),
             )
             if not usage.over_budget:
                 return usage
@@ -438,7 +441,6 @@ class ObjectStore:
             self.settle()
             problems = self._own.problems()
             self._own.let_go()
-            self._lenders.close()
             self._foreign.close()
         if problems:
             raise SnapshotError(f"not sealed, and left for the next process: {problems[0]}")
@@ -448,7 +450,6 @@ class ObjectStore:
         self._lock = threading.RLock()
         self._own.forsake(self._lock)
         self._foreign.close()
-        self._lenders.forget_parent()
         self._packs.reopen()
 
 

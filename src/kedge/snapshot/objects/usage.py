@@ -13,8 +13,6 @@ class Usage:
     journals: int
     packs: int
     budget: int
-    lenders: tuple[Path, ...] = ()
-    """Folders of others that snapshots still need objects from."""
     keeps: Mapping[str, int] = field(default_factory=dict)
     """By ref, how many snapshots are held; looked at only when over the budget."""
 

@@ -31,11 +31,13 @@ class OwnJournals:
         layout: Layout,
         lock: threading.RLock,
         read: ReadObject,
+        is_packed: Callable[[bytes], bool],
         begin: Callable[[OpenJournal], None],
     ) -> None:
         self._layout = layout
         self._lock = lock
         self._read = read
+        self._is_packed = is_packed
         self._begin = begin
         self._pending: dict[bytes, tuple[bytes, bytes]] = {}
         self._pending_bytes = 0
@@ -194,7 +196,7 @@ class OwnJournals:
                 self._closed[journal] = self._sealer.submit(self._seal, journal)
 
     def _seal(self, journal: Journal) -> None:
-        seal(journal, self._layout, self._read)
+        seal(journal, self._layout, self._read, self._is_packed)
         with self._lock:
             del self._closed[journal]
             journal.close()

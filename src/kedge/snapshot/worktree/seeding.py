@@ -1,26 +1,28 @@
 """Blobs of files taken from the user's own index, so that a first snapshot need not read them all.
 
-Only where the index entry certainly stands for the bytes on disk. The blobs themselves are still in
-the user's object store then: somebody has to copy them.
+Only where the index entry certainly stands for the bytes on disk. The blobs themselves are copied
+from the user's packs meanwhile; what cannot be copied has to be read after all.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kedge.snapshot.files.opening import Root
 from kedge.snapshot.files.reading import Content, read_file
 from kedge.snapshot.ignore.attributes import Attributes
-from kedge.snapshot.objects.lending import LentCheck, is_lender
-from kedge.snapshot.objects.plumbing import find_git
 from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.objects.user_packs import BlobCopy
 from kedge.snapshot.repository.index import Index
 from kedge.snapshot.repository.reading import LARGEST_RULES, read_small
 from kedge.snapshot.repository.seeding import entry_stands_for
 from kedge.snapshot.worktree.entries import Folder
 from kedge.snapshot.worktree.remembering import Found
 from kedge.snapshot.worktree.spaces import Space
+
+FEWEST_FILES = 2_000
+"""Fewer are read in less time than it takes to start git."""
+LARGEST_BLOB = 4096
+"""A larger file is read in less time than git needs to check its blob."""
 
 _ATTRIBUTES = b".gitattributes"
 
@@ -31,8 +33,8 @@ class Seed:
 
     root: Root
     index: Index
-    check: LentCheck
-    """Looks up what is taken from the index."""
+    copy: BlobCopy
+    """Gets what is taken from the index."""
     elsewhere: tuple[bytes, ...]
     """Contents of the attribute files outside of the worktree."""
     ignore_case: bool
@@ -48,13 +50,13 @@ class Seed:
         blobs = {}
         for name, place in self.index.names_in(path).items():
             now = found.get(name)
-            if now is None:
+            if now is None or now[0].st_size > LARGEST_BLOB:
                 continue
             entry = entry_at(place)
             may_convert = bool(attributes) and attributes.may_convert(name)
             if entry_stands_for(entry, now[0], modified, may_convert):
                 blobs[name] = entry[10]
-        self.check.add(blobs.values(), [found[name][1][1] for name in blobs])
+        self.copy.add(blobs.values(), [found[name][0].st_size for name in blobs])
         return blobs
 
     def _attributes(self, folder: Folder, path: bytes, has_own: bool) -> Attributes:
@@ -73,21 +75,19 @@ class Seed:
 
 
 def seed_from(root: Root, space: Space, store: ObjectStore) -> Seed | None:
-    """The memory that the worktree's own repository is; None if it cannot be one.
-
-    From here on the store borrows the repository's objects.
-    """
+    """The memory that the worktree's own repository is; None if it cannot be one."""
     repository, config = space.repository, space.config
     if repository is None or config.converts or config.object_format != "sha1":
         return None
     index = space.tracked()
     if index is None or not index.usable_for_seeding:
         return None
-    elsewhere = (config.system_attributes_file, config.attributes_file, repository.attributes_file)
-    git = find_git()
-    if git is None or not is_lender(repository.objects_folder):
+    count = sum(map(len, index.folders.values()))
+    if count < FEWEST_FILES:
         return None
-    store.borrow(Path(os.fsdecode(repository.objects_folder)))
+    copy = store.copy_from(repository.objects_folder, expected=count)
+    if copy is None:
+        return None
+    elsewhere = (config.system_attributes_file, config.attributes_file, repository.attributes_file)
     contents = (read_small(file, LARGEST_RULES) or b"" for file in elsewhere if file is not None)
-    check = LentCheck(git, store.layout)
-    return Seed(root, index, check, tuple(contents), config.ignore_case)
+    return Seed(root, index, copy, tuple(contents), config.ignore_case)

@@ -1,0 +1,92 @@
+"""One version of kedge, timed round by round for `bench.before`; only what it imports differs.
+
+It prints where its kedge is, and then for each line that it is given the seconds of one round.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import kedge
+from bench.engines import changed_by, protecting
+from bench.measuring import no_collection
+from bench.scratch import Scratch
+from bench.snapshots_sides import open_snapshots, wait_until_independent
+from bench.trees import committed, sizes
+
+Round = Callable[[], Awaitable[tuple[float, ...]]]
+
+
+@asynccontextmanager
+async def first_command(scratch: Scratch, root: str) -> AsyncIterator[Round]:
+    """From opening a worktree to the snapshot after the first command, and until all is kept."""
+
+    async def measure() -> tuple[float, ...]:
+        _write_out(scratch)
+        return _first_command(Path(root), scratch.path("kedge"))
+
+    yield measure
+
+
+def _first_command(root: Path, data: Path) -> tuple[float, float]:
+    written = root / "written by a command"
+    with no_collection():
+        begin = time.perf_counter()
+        snapshots = open_snapshots(root, data)
+        snapshots.track()
+        written.write_text("as short as can be\n")
+        snapshots.track()
+        ended = time.perf_counter()
+        wait_until_independent(snapshots)
+        kept = time.perf_counter()
+    written.unlink()
+    snapshots.close()
+    shutil.rmtree(data)
+    return ended - begin, kept - begin
+
+
+@asynccontextmanager
+async def revert(scratch: Scratch, number: str) -> AsyncIterator[Round]:
+    """The revert of a session that changed so many files of the middle tree."""
+    _, middle, _ = sizes(scratch)
+    tree = committed(scratch, middle)
+    async with protecting(scratch, tree) as engine:
+
+        async def measure() -> tuple[float, ...]:
+            session, prompt = await changed_by(engine, lambda: tree.change(int(number)))
+            _write_out(scratch)
+            with no_collection():
+                begin = time.perf_counter()
+                receipt = await session.revert(prompt)
+                seconds = time.perf_counter() - begin
+            assert [each.outcome for each in receipt.files] == ["restored"] * int(number)
+            return (seconds,)
+
+        yield measure
+
+
+CASES = {case.__name__: case for case in (first_command, revert)}
+
+
+def _write_out(scratch: Scratch) -> None:
+    """What the other side left to be written must not be paid for by this one."""
+    if not scratch.quick:
+        os.sync()
+
+
+async def main(folder: str, quick: str, case: str, given: str) -> None:
+    """Answer until nobody asks any more."""
+    scratch = Scratch(Path(folder), quick == "1")
+    print(Path(kedge.__file__).parent, flush=True)
+    async with CASES[case](scratch, given) as measure:
+        while await asyncio.to_thread(sys.stdin.readline):
+            print(*await measure(), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

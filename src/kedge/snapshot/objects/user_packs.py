@@ -1,0 +1,210 @@
+"""Copies blobs out of the packs of a user's repository, checked, while other work goes on.
+
+The first snapshot of a repository takes blobs from its index instead of reading the files. They are
+in the user's own packs then, where the next command may delete, rewrite or damage them. So git
+copies them into a pack of ours: a file of our own, in which every object was hashed. What cannot be
+copied is for the caller to read from the files: loose objects (to read the file is as quick), what
+is missing, of another size or damaged, and all for which git takes too long, as a hostile
+repository can make it.
+"""
+
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from kedge.snapshot.objects import plumbing
+from kedge.snapshot.objects.collecting import CollectionPause
+from kedge.snapshot.objects.durable import make_folder
+from kedge.snapshot.objects.layout import Layout
+from kedge.snapshot.objects.packfile import publish
+from kedge.snapshot.objects.packs import Packs
+from kedge.snapshot.objects.plumbing import PackingFailed
+from kedge.snapshot.repository.reading import read_small
+
+SMALLEST_CHUNK, LARGEST_CHUNK = 5_000, 25_000
+"""Blobs per pack."""
+CHUNKS = 8
+"""Packs per snapshot: git begins early and has little left to do at the end."""
+
+# Far more than was ever measured, and little against reading as many files.
+_PATIENCE = 3.0
+_PATIENCE_PER_BLOB = 0.0002
+_MOST_FOLDERS = 20
+_LONGEST_LIST = 1 << 20
+
+
+def object_folders(objects_folder: bytes) -> list[bytes]:
+    """The object folder and those it names itself; none if they cannot be opened safely."""
+    waiting, seen = [objects_folder], dict[bytes, None]()
+    while waiting:
+        folder = waiting.pop()
+        if folder in seen:
+            continue
+        seen[folder] = None
+        if len(seen) > _MOST_FOLDERS:
+            return []
+        path = folder + b"/info/alternates"
+        if not os.path.lexists(path):
+            continue
+        content = read_small(path, _LONGEST_LIST)
+        if content is None:
+            return []
+        lines = [line for line in content.split(b"\n") if line and not line.startswith(b"#")]
+        waiting += [os.path.normpath(os.path.join(folder, line)) for line in lines]
+    return list(seen)
+
+
+class BlobCopy:
+    """Blobs on their way into the store; `add` and `finish` are called by one thread at a time.
+
+    What was copied is safe from collections until `close`; by then something must hold it.
+    """
+
+    def __init__(
+        self,
+        git: str,
+        layout: Layout,
+        folders: Iterable[bytes],
+        *,
+        expected: int,
+        pause: CollectionPause,
+    ) -> None:
+        self._git = git
+        self._layout = layout
+        self._pause = pause
+        self._workshop = layout.workshops / secrets.token_hex(8)
+        self._has_packs = any(layout.packs.glob("*.idx"))
+        self._asked = set[bytes]()
+        self._next: dict[bytes, int] = {}
+        self._enough = max(SMALLEST_CHUNK, min(expected // CHUNKS, LARGEST_CHUNK))
+        self._chunks: list[Future[None]] = []
+        self._copier = ThreadPoolExecutor(1, thread_name_prefix="kedge-copy")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+        self._prepare(folders)
+        self.copied = set[bytes]()
+        """Blobs that are in the store's own packs."""
+
+    def _prepare(self, folders: Iterable[bytes]) -> None:
+        """Make an object folder in which git finds the packs of others, and nothing else."""
+        make_folder(self._objects / "info")
+        make_folder(self._objects / "pack")
+        make_folder(self._nothing)
+        lines = []
+        for number, folder in enumerate(folders):
+            lender = self._workshop / f"lender{number}"
+            lender.mkdir()
+            os.symlink(folder + b"/pack", bytes(lender / "pack"))
+            lines.append(f"../{lender.name}\n")
+        (self._objects / "info/alternates").write_text("".join(lines))
+
+    @property
+    def _objects(self) -> Path:
+        return self._workshop / "objects"
+
+    @property
+    def _nothing(self) -> Path:
+        return self._workshop / "nothing"
+
+    def add(self, blobs: Iterable[bytes], sizes: Iterable[int]) -> None:
+        """Have blobs copied that should have these sizes."""
+        for blob, size in zip(blobs, sizes, strict=True):
+            if blob not in self._asked:
+                self._asked.add(blob)
+                self._next[blob] = size
+        if len(self._next) >= self._enough:
+            self._begin()
+
+    def _begin(self) -> None:
+        chunk, self._next = self._next, {}
+        self._chunks.append(self._copier.submit(self._copy, chunk))
+
+    def finish(self, seconds: float) -> set[bytes]:
+        """Wait for the copying, for so long at most; what is not in the store's own packs then."""
+        if self._next:
+            self._begin()
+        patience = min(seconds, _patience(len(self._asked)))
+        done, late = wait(self._chunks, max(0.0, patience))
+        if late:
+            self._stop()
+        for chunk in done:
+            error = chunk.exception()
+            # What git could not copy the caller reads; and if the disk is full it will notice.
+            if error is not None and not isinstance(error, PackingFailed | OSError):
+                raise error
+        return self._asked - self.copied
+
+    def close(self) -> None:
+        """Stop what still runs, and let go of everything."""
+        self._stop()
+        shutil.rmtree(self._workshop, ignore_errors=True)
+        self._pause.end()
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        if self._process is not None:
+            self._process.kill()
+        self._copier.shutdown(cancel_futures=True)
+
+    # In the thread
+
+    def _copy(self, chunk: dict[bytes, int]) -> None:
+        own = self._own(chunk)
+        self.copied |= own
+        blobs = self._packed({blob: size for blob, size in chunk.items() if blob not in own})
+        if not blobs:
+            return
+        base = self._objects / f"pack/chunk{len(self.copied)}"
+        name = plumbing.pack_objects(self._run, base, blobs, "--window=0")
+        pack = base.with_name(f"{base.name}-{name}.pack")
+        index = plumbing.index_pack(self._run_alone, pack, blobs)
+        publish(pack, index, self._layout.packs, name)
+        self.copied.update(blobs)
+
+    def _own(self, chunk: Iterable[bytes]) -> set[bytes]:
+        """Those that the store has: nothing that it has now is collected before `close`."""
+        if not self._has_packs:
+            return set()
+        packs = Packs(self._layout.objects)
+        return {blob for blob in chunk if packs.exists(blob)}
+
+    def _packed(self, chunk: dict[bytes, int]) -> list[bytes]:
+        """Those that are in the user's packs, at the sizes they should have."""
+        if not chunk:
+            return []
+        asked = ["cat-file", "--buffer", "--batch-check=%(objecttype) %(objectsize)"]
+        given = self._run(asked, plumbing.as_lines(chunk))
+        expected = "".join([f"blob {size}\n" for size in chunk.values()]).encode()
+        if given == expected:
+            return list(chunk)
+        pairs = zip(chunk, given.split(b"\n"), expected.split(b"\n"), strict=False)
+        return [blob for blob, line, right in pairs if line == right]
+
+    def _run(self, arguments: list[str], given: bytes) -> bytes:
+        return self._run_on(self._objects, arguments, given)
+
+    def _run_alone(self, arguments: list[str], given: bytes) -> bytes:
+        # Beside the user's packs git would compare each object with theirs.
+        return self._run_on(self._nothing, arguments, given)
+
+    def _run_on(self, objects: Path, arguments: list[str], given: bytes) -> bytes:
+        return plumbing.run_git(
+            [self._git, "--git-dir", str(self._layout.root), *arguments],
+            given,
+            patience=_patience(len(self._asked)),
+            started=self._note_process,
+            variables={"GIT_OBJECT_DIRECTORY": str(objects)},
+        )
+
+    def _note_process(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        if self._is_stopped:
+            process.kill()
+
+
+def _patience(blobs: int) -> float:
+    return _PATIENCE + blobs * _PATIENCE_PER_BLOB

@@ -385,7 +385,7 @@ def _kept_without(
     }
     taken: set[tuple[bytes, str, frozenset[str]]] = set()
     first = min((record.number for record in undoing.own_records), default=world.now)
-    nothing = world.void | _cycles(world.everything(), undoing.own_records)
+    nothing = world.void | _cycles(world.everything(), undoing.who)
     # Who puts at a path just what the session had put there cannot be told from it.
     same = {(record.path, record.after) for record in undoing.own_records}
     for record in world.everything():
@@ -410,13 +410,13 @@ def _kept_without(
     return {line: kept.get(line, set()) for line in lines}
 
 
-def _cycles(records: Iterable[Record], own: set[Record]) -> set[Record]:
-    """What others did to a path and undid to the last byte before anybody undoes anything."""
+def _cycles(records: Iterable[Record], who: str) -> set[Record]:
+    """What others did to a path and undid to the last byte, with nothing of the session between."""
     found: set[Record] = set()
     runs: dict[str, list[Record]] = {}
     for record in records:
         run = runs.setdefault(record.path, [])
-        if record in own:
+        if who in record.who:
             run.clear()
             continue
         run.append(record)

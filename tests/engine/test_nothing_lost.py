@@ -330,6 +330,102 @@ async def test_an_ignored_file_that_a_command_moved_is_not_deleted(
     assert (folder / "moved").read_text() == USER
 
 
+async def test_what_a_command_moved_in_and_moved_on_is_not_deleted(
+    engine: Engine, folder: Path
+) -> None:
+    """The first name may not be touched, and still tells what the second one holds."""
+    env = ignore_env(folder)
+    pass_a_tick()
+    session = await engine.sessions.create()
+    first = await shell(session, partial(env.rename, folder / "one"))
+    await shell(session, partial((folder / "one").rename, folder / "two"))
+    assert told(await session.revert(first)) == {"one": "skipped", "two": "conflict"}
+    assert (folder / "two").read_text() == USER
+
+
+async def test_the_copy_of_a_file_that_became_too_large_is_not_deleted(place: Place) -> None:
+    """In one command it was moved, and something that no snapshot holds took its place."""
+    async with place.open(settings=Settings(snapshot_file_size=1000)) as engine:
+        session = await engine.sessions.create()
+        first = await shell(session)
+        put(place.folder / "old", "by a person\n")
+
+        def work() -> None:
+            (place.folder / "old").rename(place.folder / "new")
+            put(place.folder / "old", "x" * 2000)
+
+        await shell(session, work)
+        assert told(await session.revert(first)) == {"new": "conflict", "old": "skipped"}
+    assert (place.folder / "new").read_text() == "by a person\n"
+
+
+async def test_the_copy_of_a_file_that_went_while_others_worked_is_not_deleted(
+    engine: Engine, folder: Path
+) -> None:
+    """Its removal is shared, so that nobody puts it back."""
+    notes, archive = folder / "notes", folder / "archive"
+    put(notes, "one line\nanother line\n")
+    one, other = await engine.sessions.create(), await engine.sessions.create()
+    first = await shell(one, lambda: put(archive, notes.read_text() + "agent\n"))
+    async with (
+        other.turn("Run it") as begun,
+        begun.step() as step,
+        step.tool("bash", {}, effects="unknown"),
+    ):
+        await shell(one, notes.unlink)
+    assert told(await one.revert(first)) == {"archive": "conflict", "notes": "shared"}
+    assert archive.read_text() == "one line\nanother line\nagent\n"
+
+
+async def test_a_file_moved_and_changed_by_one_command_is_kept_with_its_lines(
+    engine: Engine, folder: Path
+) -> None:
+    """Its old name is taken by now; files that are only alike go."""
+    session = await engine.sessions.create()
+    put(folder / "src" / "0", lines((4, "first")))
+    put(folder / "src" / "1", lines((4, "second")))
+
+    def move_and_change() -> None:
+        for name in "01":
+            old = folder / "src" / name
+            put(folder / "lib" / name, old.read_text() + "agent\n")
+            old.unlink()
+
+    first = await shell(session, move_and_change)
+    put(folder / "src" / "0", "by a person\n")
+    assert told(await session.revert(first)) == {
+        "lib/0": "conflict",
+        "lib/1": "deleted",
+        "src/0": "conflict",
+        "src/1": "recreated",
+    }
+
+
+@pytest.mark.parametrize("chosen", ["a", "b"])
+async def test_one_of_several_alike_files_can_be_reverted_alone(
+    engine: Engine, folder: Path, chosen: str
+) -> None:
+    """What is not asked for still holds its own lines."""
+    for name in "ab":
+        put(folder / name, "import os\n" + lines())
+    session = await engine.sessions.create()
+    first = await turn(session, *((folder / name, lines((3, "agent"))) for name in "ab"))
+    receipt = await session.revert(first, files=[chosen])
+    assert told(receipt)[chosen] == "restored"
+    assert (folder / chosen).read_text() == "import os\n" + lines()
+
+
+async def test_a_copy_that_keeps_its_times_is_undone(engine: Engine, folder: Path) -> None:
+    """It looks as old as the file it was copied from, which is still there."""
+    put(folder / "template", "template\n")
+    put(folder / "conf", "by a person\n")
+    pass_a_tick()
+    session = await engine.sessions.create()
+    copy = partial(shutil.copy2, folder / "template", folder / "conf")
+    assert told(await session.revert(await shell(session, copy))) == {"conf": "restored"}
+    assert (folder / "conf").read_text() == "by a person\n"
+
+
 async def test_what_a_command_moved_and_wrote_itself_is_undone(
     engine: Engine, folder: Path
 ) -> None:
@@ -451,6 +547,6 @@ async def test_what_was_shared_is_told_again_after_a_final_revert(
     receipt = await one.revert(boundary)
     assert told(receipt) == {"a": "restored"}
     assert file.read_text() == lines((1, "shared"))
-    assert "several sessions" in (receipt.files[0].reason or "")
+    assert "whose it is" in (receipt.files[0].reason or "")
     await turn(one)
     assert told(await one.revert(kept)) == {"a": "shared"}

@@ -21,7 +21,8 @@ class ReceiptOutcome(StrEnum):
     CONFLICT = "conflict"
     """It was left as it is, because somebody's work would have been lost."""
     SHARED = "shared"
-    """It was left as it is: calls of several sessions changed it at the same time."""
+    """It was left as it is: it cannot be told whose change it is, because calls of several sessions
+    were at work, or a process had died."""
     SKIPPED = "skipped"
     """It was left as it is, for another reason."""
 

@@ -105,14 +105,14 @@ class Runs:
         self._nothing_runs.clear()
         try:
             await self._start_listening()
-            await self._end_dead_run(session_id, stop)
+            await self.end_dead_run(session_id, stop)
         except BaseException:
             self.ended(session_id, stop)
             raise
         self._keeper.start()
 
-    async def _end_dead_run(self, session_id: str, stop: Stop) -> None:
-        """Before a new run takes its place, find out what the one of a dead process did."""
+    async def end_dead_run(self, session_id: str, stop: Stop | None = None) -> None:
+        """Before anything new is done, find out what the run of a dead process did."""
         owner, expired, _ = await self._store.read(partial(run_of, session_id))
         is_alive = self.alive_in(session_id, stop)
         if owner is not None and not is_alive(owner, expired):

@@ -21,6 +21,7 @@ def apply(
     *,
     tag: str,
     folders: Sequence[bytes],
+    resumed: bool,
     on_result: Callable[[Result], None] | None,
 ) -> list[Result]:
     """Write, then delete, then remove those of the folders that are empty by then; a result for
@@ -29,19 +30,28 @@ def apply(
     What stands in the way of a write is deleted before it, and that write comes after the others. A
     step that needs a copy is carried out only if there is one, or is going to be; if there is none
     in the end, it is taken back. Folders are removed in the order given: the deepest must come
-    first. One that a file is to take the place of goes also with empty folders in it.
+    first. One that a file is to take the place of goes also with empty folders in it. If the steps
+    are `resumed` after a crash, what somebody has put in the place of something that is gone counts
+    as put there since.
     """
     with Writer(root, content, tag=tag, on_result=on_result) as writer:
-        return _Application(root, writer, steps, folders).results()
+        return _Application(root, writer, steps, folders, resumed=resumed).results()
 
 
 class _Application:
     """One run over a worktree."""
 
     def __init__(
-        self, root: Root, writer: Writer, steps: Sequence[Step], folders: Sequence[bytes]
+        self,
+        root: Root,
+        writer: Writer,
+        steps: Sequence[Step],
+        folders: Sequence[bytes],
+        *,
+        resumed: bool,
     ) -> None:
         self._root = root
+        self._resumed = resumed
         self._writer = writer
         self._folders = folders
         writes = [step for step in steps if not isinstance(step.want, Absent)]
@@ -100,9 +110,22 @@ class _Application:
         changed = {
             step.path: self._put_back(step)
             for step in (*self._in_the_way, *self._free, *self._blocked)
-            if outcomes[step.path] in _IN_PLACE and not self._is_safe(step)
+            if step.needs
+            and self._may_be_done(step, outcomes[step.path])
+            and not self._is_safe(step)
         }
         return [changed.get(result.path, result) for result in results]
+
+    def _may_be_done(self, step: Step, outcome: Outcome) -> bool:
+        """Whether a step was carried out, now or before the crash."""
+        if outcome in _IN_PLACE:
+            return True
+        return self._resumed and outcome is Outcome.CONFLICT and not self._holds(step)
+
+    def _holds(self, step: Step) -> bool:
+        """Whether what a step was to take away is still where it was."""
+        assert isinstance(step.expect, Present)
+        return _is_there(self._root, Copy(step.path, step.expect.blob, step.expect.is_link))
 
     def _put_back(self, step: Step) -> Result:
         back = Step(number=step.number, path=step.path, expect=step.want, want=step.expect)

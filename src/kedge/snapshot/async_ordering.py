@@ -44,11 +44,19 @@ class AsyncOrdered:
         *,
         tag: str,
         folders: Sequence[bytes] = (),
+        resumed: bool = False,
         on_result: Callable[[Result], None] | None = None,
     ) -> list[Result]:
         """As `Ordered.apply`; `on_result` is called in another thread."""
         return await self._threads.run(
-            partial(self._ordered.apply, steps, tag=tag, folders=folders, on_result=on_result)
+            partial(
+                self._ordered.apply,
+                steps,
+                tag=tag,
+                folders=folders,
+                resumed=resumed,
+                on_result=on_result,
+            )
         )
 
     async def clean_up(self, steps: Sequence[Step], *, tag: str) -> list[Result]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -15,7 +15,7 @@ from kedge.snapshot.objects.usage import Usage
 from kedge.snapshot.settings import SnapshotSettings
 from kedge.snapshot.snapshots import SnapshotLike, Snapshots
 from kedge.snapshot.threads import Threads
-from kedge.snapshot.values import Change, Patch, Result, Snapshot, State, Status
+from kedge.snapshot.values import Change, Patch, Present, Result, Snapshot, State, Status
 
 
 class AsyncSnapshots:
@@ -87,9 +87,9 @@ class AsyncSnapshots:
         """As `Snapshots.identify`."""
         return await self._threads.run(partial(self.snapshots.identify, list(paths)))
 
-    async def moved_in(self, changes: Iterable[Change], since: int) -> set[bytes]:
+    async def moved_in(self, states: Mapping[bytes, Present], since: int) -> set[bytes]:
         """As `Snapshots.moved_in`."""
-        return await self._threads.run(partial(self.snapshots.moved_in, list(changes), since))
+        return await self._threads.run(partial(self.snapshots.moved_in, dict(states), since))
 
     async def put_blobs(
         self, contents: Iterable[bytes], *, session: str | None = None

@@ -1,6 +1,8 @@
 """Single paths as they are on disk, for tools that say themselves what they read and write."""
 
 import os
+from collections.abc import Iterable
+from itertools import groupby
 
 from kedge.snapshot.files.birth import born
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root, components
@@ -42,21 +44,31 @@ def capture(root: Root, store: ObjectStore, path: bytes, limit: int) -> State:
     return _without_content(found)
 
 
-def is_moved(root: Root, path: bytes, since: int, *, replaces: bool) -> bool:
-    """Whether the file at a path is older than a time of the file clock, so that it was not made
-    since but moved there. With `replaces`, there was another one before, which may have been
-    written over: then its content must be that old, too."""
-    *above, name = components(path)
+def older_than(root: Root, paths: Iterable[bytes], since: int) -> set[bytes]:
+    """Those of the paths whose file was made, and written last, before a time of the file clock."""
+    older: set[bytes] = set()
+    for folder, group in groupby(sorted(paths, key=_parts), lambda path: _parts(path)[0]):
+        try:
+            with root.folder(folder) as fd:
+                older.update(path for path in group if _is_older(fd, _parts(path)[1], since))
+        except OSError:
+            continue  # gone since it was looked at
+    return older
+
+
+def _is_older(fd: int, name: bytes, since: int) -> bool:
+    made = born(fd, name)
+    if made is None or made >= since:
+        return False
     try:
-        with root.folder(b"/".join(above)) as fd:
-            status = os.lstat(name, dir_fd=fd)
-            made = born(fd, name)
-    except OSError:
+        return os.lstat(name, dir_fd=fd).st_mtime_ns < since
+    except FileNotFoundError:
         return False
-    # What has another name is there as well.
-    if made is None or made >= since or status.st_nlink > 1:
-        return False
-    return not replaces or status.st_mtime_ns < since
+
+
+def _parts(path: bytes) -> tuple[bytes, bytes]:
+    folder, _, name = path.rpartition(b"/")
+    return folder, name
 
 
 def _without_content(found: Failure) -> State:

@@ -99,6 +99,7 @@ class Ordered:
         *,
         tag: str,
         folders: Sequence[bytes] = (),
+        resumed: bool = False,
         on_result: Callable[[Result], None] | None = None,
     ) -> list[Result]:
         """Carry out steps: writes, then deletions, then folders that are empty by now.
@@ -112,7 +113,15 @@ class Ordered:
         is called for each path before that. `tag` is in the names of temporary files.
         """
         with self._guard.use(), self._held.used() as root:
-            return apply(root, self._read, steps, tag=tag, folders=folders, on_result=on_result)
+            return apply(
+                root,
+                self._read,
+                steps,
+                tag=tag,
+                folders=folders,
+                resumed=resumed,
+                on_result=on_result,
+            )
 
     def clean_up(self, steps: Sequence[Step], *, tag: str) -> list[Result]:
         """Put in order what a crash left of steps; the results are of the paths with trouble."""

@@ -4,7 +4,7 @@ Nothing here knows of sessions but their ids, under which snapshots are kept.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Self
 from kedge.domain.errors import RootBusy
 from kedge.domain.sessions import FileDiff
 from kedge.snapshot import history, kept
-from kedge.snapshot.capturing import capture, identify, is_moved
+from kedge.snapshot.capturing import capture, identify, older_than
 from kedge.snapshot.diffs.states import tree_changes
 from kedge.snapshot.diffs.texts import file_diffs, git_diff
 from kedge.snapshot.diffs.trees import TreeChange, compare
@@ -181,16 +181,18 @@ class Snapshots:
         with self._guard.use(), self._root.opened_again() as root:
             return {path: identify(root, path) for path in paths}
 
-    def moved_in(self, changes: Iterable[Change], since: int) -> set[bytes]:
-        """Those of the changed paths whose file is older than a time of the file clock: nobody
-        wrote it since, it was moved there."""
+    def moved_in(self, states: Mapping[bytes, Present], since: int) -> set[bytes]:
+        """Those of the paths whose file is older than a time of the file clock, and the same as no
+        other file that kedge looks at: it was moved there from where kedge does not look."""
         with self._guard.use(), self._root.opened_again() as root:
-            return {
-                change.path
-                for change in changes
-                if isinstance(change.after, Present)
-                and is_moved(root, change.path, since, replaces=isinstance(change.before, Present))
-            }
+            older = older_than(root, states, since)
+        if not older:
+            return set()
+        blobs = {bytes.fromhex(states[path].blob) for path in older}
+        with self._guard.patient_turn():
+            known = self._worktree.holding(blobs)
+        copied = {file.blob.hex() for path, file in known if path not in states}
+        return {path for path in older if states[path].blob not in copied}
 
     def look(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, Disk]:
         """What is at these paths now, ignored or not, and stored so that it can be recovered."""

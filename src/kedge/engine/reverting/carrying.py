@@ -36,7 +36,9 @@ async def carry_out(
     # There may be only folders left to remove: somebody else deleted the files in them.
     if todo or (order is not None and plan.data.folders):
         assert order is not None
-        applied = await order.apply(todo, tag=tag_of(plan), folders=plan.data.folders)
+        applied = await order.apply(
+            todo, tag=tag_of(plan), folders=plan.data.folders, resumed=failed is not None
+        )
         results |= {result.path: result for result in applied}
     reach("after-apply")
     return finish_of(plan, steps, results, looked=looked)

@@ -60,6 +60,9 @@ class Reverts:
             await self._check_idle(session)
             return nothing_done(asked.strategy, _NOT_THERE)
         if asked.dry_run:
+            # As for a real one: what a dead process left is put in order first.
+            await self._engine.runs.end_dead_run(session.id)
+            await self._recovery.recover_session(session.id)
             material = await self._of_revert(session, boundary)
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(boundary) as prepared:

@@ -24,7 +24,6 @@ from kedge.engine.timeline.formats import (
     read_declared,
     read_since,
     read_snapshot,
-    restored,
     stored,
     unknown_data,
 )
@@ -188,13 +187,13 @@ class UnknownEffects:
         may be the only copy there is."""
         known = {each.before[0] for each in changes if each.before is not None}
         doubtful = {
-            each.path: Change(each.path, restored(each.before), restored(each.after))
+            each.path: Present(*each.after)
             for each in changes
             if each.after is not None and each.after[0] not in known
         }
         if self._since is None or not doubtful:
             return changes
-        moved = await snapshots.moved_in(doubtful.values(), self._since)
+        moved = await snapshots.moved_in(doubtful, self._since)
         return [_moved_in(each) if each.path in moved else each for each in changes]
 
 

@@ -31,6 +31,8 @@ _TEXTS = 8
 """Contents whose lines are remembered: those of one path."""
 _TRIVIAL = 2
 """A line of so few characters says nothing of where it comes from."""
+_TELLING = 3
+"""So many lines that are missing from a file tell a file that they were moved to."""
 _LONGEST = 4 << 20
 """Bytes of a content whose lines are looked at."""
 
@@ -168,7 +170,8 @@ class _Check:
         while True:
             needs = self._needs([wish for wish in taking if wish.path not in self._withheld])
             lost = [path for path, copies in needs.items() if copies == ()]
-            lost += self._carries_lines([wish for wish in taking if wish.path not in lost])
+            # What is on the disk elsewhere as a whole, carries nothing away.
+            lost += self._carries_lines([wish for wish in taking if needs.get(wish.path) is None])
             if not lost:
                 return Verdict(self._withheld, {path: c for path, c in needs.items() if c})
             self._withheld |= dict.fromkeys(lost, ONLY_COPY)
@@ -284,18 +287,19 @@ class _Check:
         A command may have moved and changed a file in one go: then nothing but its lines tells.
         """
         missing = [lines for lines in map(self._not_put_back, self._facts.undone) if lines]
-        if not missing:
-            return []
-        return [
-            wish.path
-            for wish in wishes
-            if wish.path not in self._withheld and self._carries(wish, missing)
-        ]
+        left = [wish for wish in wishes if wish.path not in self._withheld]
+        carrying = [wish for wish in left if missing and self._carries(wish, missing)]
+        if carrying:
+            # Files are often alike: a line that is written elsewhere is not missing.
+            for wish in self._wishes.values():
+                if self._is_settled(wish.path):
+                    written = self._readable(wish.want)
+                    missing = [_without(lines, written) for lines in missing]
+        return [wish.path for wish in carrying if self._carries(wish, missing)]
 
     def _carries(self, wish: Wish, missing: Sequence[Counter[bytes]]) -> bool:
-        kept = self._readable(wish.want)
-        gone = self._readable(wish.now) - kept
-        return any((gone & lines).total() * 2 >= lines.total() for lines in missing)
+        gone = self._readable(wish.now) - self._readable(wish.want)
+        return any(lines and (gone & lines).total() * 2 >= lines.total() for lines in missing)
 
     def _not_put_back(self, path: bytes) -> Counter[bytes]:
         """Lines that the session found at a path, if the plan leaves it without them."""
@@ -305,11 +309,16 @@ class _Check:
         if wish is None and isinstance(history[-1].after, Present):
             # It was not asked for, and is still there.
             return Counter()
-        missing = Counter[bytes]()
+        found = Counter[bytes]()
         for state in _found(history):
-            missing |= self._readable(state)
-        missing -= Counter() if wish is None else self._readable(wish.now)
-        return Counter({line: n for line, n in missing.items() if len(line.strip()) > _TRIVIAL})
+            found |= self._readable(state)
+        here = Counter[bytes]() if wish is None else self._readable(wish.now)
+        missing = Counter(
+            {line: n for line, n in (found - here).items() if len(line.strip()) > _TRIVIAL}
+        )
+        # A few lines that differ say nothing, unless nothing is left of the file.
+        is_telling = missing.total() >= _TELLING or not found & here
+        return missing if is_telling else Counter()
 
     def _readable(self, state: Known) -> Counter[bytes]:
         """The lines of a text, if it can be read and is not too long."""
@@ -331,6 +340,10 @@ def _takes_away(wish: Wish) -> bool:
     # Nobody can lose what is empty.
     changes = wish.writes or wish.deletes
     return changes and now is not None and now[0] != _EMPTY and now != _content(wish.want)
+
+
+def _without(lines: Counter[bytes], others: Collection[bytes]) -> Counter[bytes]:
+    return Counter({line: n for line, n in lines.items() if line not in others})
 
 
 def _is_work(segment: Segment) -> bool:

@@ -13,9 +13,12 @@ from kedge.snapshot.values import Absent, Present
 
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
-_SHARED = "calls of several sessions changed it at the same time"
+_SHARED = (
+    "it cannot be told whose change it is: calls of several sessions were at work, or a process had"
+    " died"
+)
 _INTERRUPTED = "a revert was interrupted here, and it was changed before that could go on"
-_SHARED_STAYS = "what calls of several sessions changed at the same time stays"
+_SHARED_STAYS = "a change stays of which it cannot be told whose it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,10 @@ def _told(
     """The wishes, with a word on those that take somebody else's work from the disk."""
     by_path = {history.path: history for history in histories}
     taken = check(wishes, by_path, facts, contents.get).withheld
-    return [wish.taking() if wish.path in taken else wish for wish in wishes]
+    return [
+        wish.taking(wish.now.blob) if wish.path in taken and isinstance(wish.now, Present) else wish
+        for wish in wishes
+    ]
 
 
 def _is_conflict(wish: Wish) -> bool:

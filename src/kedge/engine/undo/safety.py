@@ -1,9 +1,9 @@
 """The last check of a plan: nothing that somebody else wrote may leave the disk with it.
 
-It shares no code with the planner and does not trust it. For the content that a step replaces or
-removes, it asks whose that is and where it will be afterwards. A step that may go ahead only if its
-content is somewhere else names those places, so that they are looked at again when it is carried
-out.
+It goes by rules of its own and does not trust the planner. For the content that a step replaces or
+removes, it asks whose that is and where it will be afterwards (decision 021). A step that may go
+ahead only if its content is somewhere else names those copies, so that they are looked at again
+when it is carried out.
 """
 
 from collections import Counter, defaultdict

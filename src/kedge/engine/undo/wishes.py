@@ -47,10 +47,9 @@ class Wish:
             ReceiptOutcome.RECREATED,
         )
 
-    def taking(self) -> Self:
+    def taking(self, blob: str) -> Self:
         """The same, with a word on somebody else's work that goes with it."""
-        assert isinstance(self.now, Present)
-        kept = f"it is kept as {self.now.blob}"
+        kept = f"it is kept as {blob}"
         return replace(self, reason=f"what others changed in it since went with it; {kept}")
 
     def given_up(self, outcome: ReceiptOutcome, reason: str) -> Self:
@@ -97,19 +96,21 @@ def overwritten(history: PathHistory) -> Wish:
         return _obstructed(wish, history.disk)
     first = history.own[0].before
     granted = _granted(wish, first, first)
-    if granted.outcome is wish.outcome or not _has_others_work(history):
+    taken = _others_work(history)
+    if granted.outcome is wish.outcome or taken is None:
         return granted
-    return granted.taking()
+    return granted.taking(taken)
 
 
-def _has_others_work(history: PathHistory) -> bool:
-    """Whether others changed what is at the path since the first own segment."""
-    if not isinstance(history.disk, Present):
-        return False
+def _others_work(history: PathHistory) -> str | None:
+    """The newest content at the path, since the first own segment, with work of others in it."""
+    now = history.disk if isinstance(history.disk, Present) else Absent()
     left = (each.after for each in history.own)
-    found = (*(each.before for each in history.own[1:]), history.disk)
-    gaps = (not is_same(now, before) for before, now in zip(left, found, strict=True))
-    return history.touched_by_others or any(gaps)
+    found: list[Known] = [*(each.before for each in history.own[1:]), now]
+    is_touched = history.touched_by_others
+    is_touched |= any(not is_same(new, old) for old, new in zip(left, found, strict=True))
+    contents = [state.blob for state in found if isinstance(state, Present)]
+    return contents[-1] if is_touched and contents else None
 
 
 def _untouched(history: PathHistory) -> Wish:

@@ -14,6 +14,7 @@ from kedge.engine.undo.planning import Entry
 from kedge.engine.undo.segments import PathHistory, Segment, Source
 from kedge.engine.undo.wishes import EntrySource
 from kedge.snapshot.disk import Disk
+from kedge.snapshot.values import Absent
 from kedge.store.port import Store
 from kedge.store.script import Script
 from kedge.store.verbs.boundaries import Boundary
@@ -55,6 +56,8 @@ class Material:
     """By path from the root, oldest first."""
     impossible: dict[bytes, tuple[str, EntrySource]] = field(default_factory=dict)
     """Paths that nobody may touch, with the reason."""
+    hidden: dict[bytes, list[Dated]] = field(default_factory=dict)
+    """What is known of the paths that nobody may touch."""
     folders: list[bytes] = field(default_factory=list)
     """That declared calls and pending reverts made."""
     unsure: set[bytes] = field(default_factory=set)
@@ -78,8 +81,9 @@ class Material:
         ]
 
     def plain(self) -> dict[bytes, list[Segment]]:
-        """The segments of each path, without their numbers."""
-        return {path: [each.segment for each in dated] for path, dated in self.segments.items()}
+        """The segments of each path, also of those that nobody may touch."""
+        both = self.segments | self.hidden
+        return {path: [each.segment for each in dated] for path, dated in both.items()}
 
     def left(self, paths: Iterable[bytes], reason: str) -> list[Entry]:
         """What to say of paths that are left as they are."""
@@ -171,8 +175,9 @@ def _gathered(root: str, changes: Sequence[StoredChange], pending: Sequence[Writ
             history = material.segments.setdefault(step.path, [])
             history.append(Dated(each.plan.timeline, segment))
     for path in material.impossible:
-        material.segments.pop(path, None)
-    for history in material.segments.values():
+        if dated := material.segments.pop(path, None):
+            material.hidden[path] = dated
+    for history in (*material.segments.values(), *material.hidden.values()):
         history.sort(key=lambda each: each.number)
     return material
 
@@ -188,6 +193,10 @@ def _add_change(material: Material, change: StoredChange) -> None:
     elif change.source == "uncovered":
         reason = f"{_NOT_LOOKED_AT}: {change.reason}" if change.reason else _NOT_LOOKED_AT
         material.impossible[path] = reason, source
+        if change.before is not None:
+            # It is gone from there all the same: what holds it elsewhere may be the only copy.
+            segment = Segment(restored(change.before), Absent(), Source.OBSERVED)
+            material.segments.setdefault(path, []).append(Dated(change.timeline, segment))
     else:
         before, after = restored(change.before), restored(change.after)
         segment = Segment(before, after, Source(change.source))

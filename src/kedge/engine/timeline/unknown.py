@@ -22,6 +22,7 @@ from kedge.engine.timeline.attributing import (
 from kedge.engine.timeline.formats import (
     DeclaredStates,
     read_declared,
+    read_since,
     read_snapshot,
     restored,
     stored,
@@ -68,13 +69,14 @@ class UnknownEffects:
         self._unseen = ""
         """Why there is no opening snapshot, if there is none."""
         self._since: int | None = None
-        """The time of the file clock at which it began; None if another process began it."""
+        """The time of the file clock at which it began; None if that is not known."""
 
     @classmethod
     def of_call(cls, timeline: Timeline, session: "Session", call: Call) -> "UnknownEffects":
         """A call that another process left running when it died."""
         effects = cls(timeline, session, home_of(call))
         effects._began = call.began
+        effects._since = read_since(call.data)
         return effects
 
     @asynccontextmanager
@@ -175,7 +177,7 @@ class UnknownEffects:
         ]
         mine = [each for each in found if each[2] is not Ownership.NOT_MINE]
         mine.sort(key=lambda each: (each[1].last.end, each[0]))
-        unknown = await _uncovered(snapshots, sightings) if _is_alone(running, me) else []
+        unknown = await _uncovered(snapshots, sightings)
         changes = await self._without_moved_in(snapshots, [_change(*each) for each in mine])
         return [*changes, *unknown]
 
@@ -202,16 +204,12 @@ def _moved_in(change: NewChange) -> NewChange:
         reason += f"; what was here before is kept as {change.before[0]}"
     return NewChange(
         path=change.path,
-        before=None,
+        before=change.before,
         after=None,
         source="uncovered",
         reason=reason,
         timeline=change.timeline,
     )
-
-
-def _is_alone(calls: Sequence[Running], me: Running) -> bool:
-    return all(call.session_id == me.session_id for call in calls)
 
 
 async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) -> list[NewChange]:
@@ -224,7 +222,11 @@ async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) 
     now = await snapshots.identify(hidden) if hidden else {}
     return [
         NewChange(
-            path=change.path, before=None, after=None, source="uncovered", reason=_why(change)
+            path=change.path,
+            before=stored(change.before) if isinstance(change.before, Present) else None,
+            after=None,
+            source="uncovered",
+            reason=_why(change),
         )
         for change in changes
         # A file that is only ignored, and otherwise as it was, is not worth a word.
@@ -254,6 +256,7 @@ async def _points(
             for change in await snapshots.changes(one, other):
                 known = states.setdefault(change.path, {})
                 known[index - 1], known[index] = change.before, change.after
+    _fill_in(states, sightings)
     # A snapshot is asked wherever the changes leave a gap: a path that comes or goes while it is
     # ignored is no change of content, but it must not be taken for absent before or after that.
     for index, sighting in enumerate(sightings):
@@ -268,6 +271,23 @@ async def _points(
         ]
         for path, known in states.items()
     }
+
+
+def _fill_in(states: Mapping[bytes, dict[int, State]], sightings: Sequence[_Sighting]) -> None:
+    """Add what follows from a neighbour: where the notes are equal too, a path that is no change
+    is the same."""
+    last = len(sightings) - 1
+    forward = [(n - 1, n) for n in range(1, last + 1)]
+    steps = [*forward, *((n, other) for other, n in reversed(forward))]
+    alike = [
+        (index, other)
+        for other, index in steps
+        if sightings[other].snapshot.notes == sightings[index].snapshot.notes
+    ]
+    for known in states.values():
+        for index, other in alike:
+            if index not in known and other in known:
+                known[index] = known[other]
 
 
 def _declared(calls: Sequence[Call], worktree: str) -> dict[bytes, list[Declared]]:

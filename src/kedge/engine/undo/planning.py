@@ -14,7 +14,7 @@ from kedge.domain.errors import InvariantBroken, ObjectMissing
 from kedge.domain.receipts import ReceiptOutcome
 from kedge.engine.undo.merging import Contents
 from kedge.engine.undo.placing import folders_to_remove, placed
-from kedge.engine.undo.safety import Facts, check
+from kedge.engine.undo.safety import Facts, check, taken_by
 from kedge.engine.undo.segments import Known, PathHistory
 from kedge.engine.undo.wishes import EntrySource, Wish, merged, overwritten
 from kedge.snapshot.files.steps import Copy, Step
@@ -144,7 +144,7 @@ def _told(
 ) -> list[Wish]:
     """The wishes, with a word on those that take somebody else's work from the disk."""
     by_path = {history.path: history for history in histories}
-    taken = check(wishes, by_path, facts, contents.get).withheld
+    taken = taken_by(wishes, by_path, facts, contents.get)
     return [
         wish.taking(wish.now.blob) if wish.path in taken and isinstance(wish.now, Present) else wish
         for wish in wishes

@@ -7,7 +7,7 @@ when it is carried out.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from io import BytesIO
@@ -27,10 +27,12 @@ ONLY_COPY = "it is the only copy of something that the session did not write"
 DROPS_LINES = "undoing it would drop lines that others added"
 
 _EMPTY = EMPTY_BLOB.hex()
-_TEXTS = 1000
-"""Contents whose lines are remembered."""
+_TEXTS = 8
+"""Contents whose lines are remembered: those of one path."""
 _TRIVIAL = 2
 """A line of so few characters says nothing of where it comes from."""
+_LONGEST = 4 << 20
+"""Bytes of a content whose lines are looked at."""
 
 Content: TypeAlias = tuple[str, bool]
 """A blob, and whether it is what a symlink says."""
@@ -70,8 +72,8 @@ class Facts:
         """Contents that the session came upon, rather than having put them there itself; what it
         put there before the boundary counts as come upon, because that stays."""
         histories = (*self.undone.values(), *map(self.life, self.earlier))
-        segments = (each for history in histories for each in composed(history))
-        return {found for each in segments if (found := _content(each.before))}
+        states = (state for history in histories for state in _found(history))
+        return {content for state in states if (content := _content(state))}
 
     @cached_property
     def standing(self) -> set[Content]:
@@ -97,6 +99,12 @@ class Facts:
             for segment in history
             for state in (segment.before, segment.after)
         )
+
+
+def _found(history: Sequence[Segment]) -> Iterator[Known]:
+    """What the session came upon at a path, also what went while others were at work."""
+    yield from (segment.before for segment in composed(history))
+    yield from (each.before for each in history if each.source is Source.SHARED)
 
 
 def _places(states: Iterable[tuple[bytes, Known]]) -> Mapping[Content, set[bytes]]:
@@ -127,6 +135,16 @@ def check(
     return _Check(wishes, histories, facts, read).verdict()
 
 
+def taken_by(
+    wishes: Sequence[Wish],
+    histories: Mapping[bytes, PathHistory],
+    facts: Facts,
+    read: Callable[[str], bytes],
+) -> set[bytes]:
+    """The paths at which a plan that is carried out as it is takes something of others."""
+    return _Check(wishes, histories, facts, read).taken()
+
+
 class _Check:
     def __init__(
         self,
@@ -138,6 +156,7 @@ class _Check:
         self._wishes = {wish.path: wish for wish in wishes}
         self._histories = histories
         self._facts = facts
+        self._read = read
         self._text = lru_cache(_TEXTS)(lambda blob: Counter(BytesIO(read(blob)).readlines()))
         self._withheld: dict[bytes, str] = {}
         self._elsewhere: Mapping[Content, Sequence[bytes]] | None = None
@@ -153,6 +172,13 @@ class _Check:
             if not lost:
                 return Verdict(self._withheld, {path: c for path, c in needs.items() if c})
             self._withheld |= dict.fromkeys(lost, ONLY_COPY)
+
+    def taken(self) -> set[bytes]:
+        """Paths at which something of others goes, if everything is carried out all the same."""
+        taking = [wish for wish in self._wishes.values() if _takes_away(wish)]
+        dropping = {wish.path for wish in taking if not self._keeps_lines(wish)}
+        lost = {path for path, copies in self._needs(taking).items() if copies == ()}
+        return dropping | lost
 
     # Whole contents
 
@@ -253,42 +279,47 @@ class _Check:
             return False
 
     def _carries_lines(self, wishes: Sequence[Wish]) -> list[bytes]:
-        """Paths with lines of contents that the session took away, and that are not put back.
+        """Paths that hold most of what the session took away elsewhere, and that is not put back.
 
         A command may have moved and changed a file in one go: then nothing but its lines tells.
         """
-        missing = self._lines_not_put_back()
+        missing = [lines for lines in map(self._not_put_back, self._facts.undone) if lines]
         if not missing:
             return []
         return [
             wish.path
             for wish in wishes
-            if wish.path not in self._withheld
-            and any(line in missing for line in self._readable(wish.now))
+            if wish.path not in self._withheld and self._carries(wish, missing)
         ]
 
-    def _lines_not_put_back(self) -> Counter[bytes]:
-        """Lines that the session found where the plan leaves things as they are, as far as they are
-        not in anything that the plan knows of afterwards."""
-        left = (
-            segment.before
-            for path, history in self._facts.undone.items()
-            if not self._is_settled(path)
-            for segment in composed(history)
-        )
+    def _carries(self, wish: Wish, missing: Sequence[Counter[bytes]]) -> bool:
+        kept = self._readable(wish.want)
+        gone = self._readable(wish.now) - kept
+        return any((gone & lines).total() * 2 >= lines.total() for lines in missing)
+
+    def _not_put_back(self, path: bytes) -> Counter[bytes]:
+        """Lines that the session found at a path, if the plan leaves it without them."""
+        if self._is_settled(path):
+            return Counter()
+        history, wish = self._facts.undone[path], self._wishes.get(path)
+        if wish is None and isinstance(history[-1].after, Present):
+            # It was not asked for, and is still there.
+            return Counter()
         missing = Counter[bytes]()
-        for found in left:
-            missing |= self._readable(found)
-        for path, wish in self._wishes.items():
-            if missing:
-                missing -= self._readable(wish.now if path in self._withheld else wish.want)
+        for state in _found(history):
+            missing |= self._readable(state)
+        missing -= Counter() if wish is None else self._readable(wish.now)
         return Counter({line: n for line, n in missing.items() if len(line.strip()) > _TRIVIAL})
 
     def _readable(self, state: Known) -> Counter[bytes]:
+        """The lines of a text, if it can be read and is not too long."""
+        if not isinstance(state, Present):
+            return Counter()
         try:
-            return self._lines(state)
+            content = self._read(state.blob)
         except SnapshotError:
             return Counter()
+        return Counter() if len(content) > _LONGEST else Counter(BytesIO(content).readlines())
 
     def _lines(self, state: Known) -> Counter[bytes]:
         return self._text(state.blob) if isinstance(state, Present) else Counter()

@@ -2,7 +2,7 @@
 told from who wrote which line, not by merging."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -135,7 +135,14 @@ def judge_broken(world: World, undoing: Undoing, before: Tree, figures: Counter[
             raise Violation("broken", path, "changed, and the receipt does not name it")
     for entry in undoing.entries.values():
         figures[entry.outcome] += 1
-    _check_nothing_lost(world, undoing, figures)
+    # What the undo itself had written by then, it may take back.
+    last = max((row.record.number for row in undoing.rows), default=0)
+    passing = {
+        line
+        for line in undoing.before.lines() - before.lines()
+        if line in world.authors and world.authors[line].number <= last
+    }
+    _check_nothing_lost(world, undoing, figures, passing)
 
 
 def _check_paths(world: World, undoing: Undoing) -> None:
@@ -146,7 +153,7 @@ def _check_paths(world: World, undoing: Undoing) -> None:
             raise Violation("receipt", row.record.path, f"missing, though {row.record.source}")
     known = {row.record.path for row in rows}
     for path, entry in undoing.entries.items():
-        harmless = (*LEFT, "unchanged") if world.is_blurred else ("skipped",)
+        harmless = (*LEFT, "unchanged", "recreated") if world.is_blurred else ("skipped",)
         if path not in known and entry.outcome not in harmless:
             raise Violation("receipt", path, f"{entry.outcome}, though it was never changed")
 
@@ -357,9 +364,11 @@ def _is_file(tree: Tree, folder: str) -> bool:
     return any(each in tree.files for each in (folder, *above(folder)))
 
 
-def _check_nothing_lost(world: World, undoing: Undoing, figures: Counter[str]) -> None:
+def _check_nothing_lost(
+    world: World, undoing: Undoing, figures: Counter[str], passing: Collection[bytes] = ()
+) -> None:
     """What is gone from the disk would not be there either if the session had done nothing."""
-    gone = undoing.before.lines() - undoing.after.lines()
+    gone = undoing.before.lines() - undoing.after.lines() - set(passing)
     kept = _kept_without(world, undoing, gone)
     if not any(kept.values()):
         # No snapshot holds ignored files: only a file that was renamed can be told from a new one.
@@ -396,10 +405,11 @@ def _kept_without(
     }
     taken: set[tuple[bytes, str, frozenset[str]]] = set()
     first = min((record.number for record in undoing.own_records), default=world.now)
-    nothing = world.void | _cycles(world.everything(), undoing.who)
+    lasting = [record for record in world.everything() if record not in world.void]
+    nothing = _cycles(lasting, undoing.who)
     # Who puts at a path just what the session had put there cannot be told from it.
     same = {(record.path, record.after) for record in undoing.own_records}
-    for record in world.everything():
+    for record in lasting:
         is_own = record in undoing.own_records
         if record in nothing or (is_own and record.sure):
             continue
@@ -446,10 +456,10 @@ def _count_needless(world: World, undoing: Undoing, figures: Counter[str]) -> No
             continue
         if entry.outcome in CHANGES:
             figures["steps"] += 1
-        if entry.outcome != "conflict":
+        if entry.outcome not in ("conflict", "skipped"):
             continue
-        figures["conflicts"] += 1
-        figures[f"conflict: {entry.reason}"] += 1
+        figures[f"{entry.outcome}s"] += 1
+        figures[f"{entry.outcome}: {entry.reason}"] += 1
         if not undoing.foreign_at(path, near=True):
             word = _judged(world, undoing, path)
             figures[word] += 1

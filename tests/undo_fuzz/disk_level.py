@@ -395,12 +395,14 @@ class DiskRun:
             process.kill()
         self._world.prompt(who, prompt)
         self._world.answer(who, answer)
+        missing: set[str] = set()
         if action.declares:
+            missing = missing_folders(self._world.tree, changes)
             self._world.begin_declared(who, part, changes)
         else:
             self._world.begin_shell(who, part)
         self._world.write(changes)
-        self._world.end_killed(who)
+        self._world.end_killed(who, missing & self._world.tree.folders)
         if action.after is not None:
             self._write(self._world.changes(action.after, PERSON))
         self._figures["kills"] += 1

@@ -187,7 +187,7 @@ MUTATIONS: Iterable[Mutation] = (
     Mutation("shared is own", "planner", _shared_is_own),
     Mutation("wrong order", "planner", _segments_are_undone_in_the_wrong_order, seed=250),
     Mutation("the last check is off", "planner", _the_last_check_is_off),
-    Mutation("copies are not looked at again", "disk", _copies_are_not_looked_at_again, seed=39),
+    Mutation("copies are not looked at again", "disk", _copies_are_not_looked_at_again, seed=66),
     Mutation("a path is forgotten", "disk", _a_path_is_forgotten),
     Mutation("the receipt lies", "disk", _the_receipt_lies, seed=7),
     Mutation("a dry run is hopeful", "disk", _a_dry_run_is_hopeful, seed=7),

@@ -2,7 +2,7 @@
 told from who wrote which line, not by merging."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -116,7 +116,8 @@ def judge(world: World, undoing: Undoing, figures: Counter[str]) -> None:
         _check_said(undoing, path)
         if path in undoing.own and all(record.sure for record in undoing.own[path]):
             _check_content(undoing, path)
-            _check_merge(undoing, path, figures)
+            if not world.is_blurred:
+                _check_merge(undoing, path, figures)
     _check_folders(undoing)
     _check_nothing_lost(world, undoing, figures)
     if undoing.applied:
@@ -134,7 +135,14 @@ def judge_broken(world: World, undoing: Undoing, before: Tree, figures: Counter[
             raise Violation("broken", path, "changed, and the receipt does not name it")
     for entry in undoing.entries.values():
         figures[entry.outcome] += 1
-    _check_nothing_lost(world, undoing, figures)
+    # What the undo itself had written by then, it may take back.
+    last = max((row.record.number for row in undoing.rows), default=0)
+    passing = {
+        line
+        for line in undoing.before.lines() - before.lines()
+        if line in world.authors and world.authors[line].number <= last
+    }
+    _check_nothing_lost(world, undoing, figures, passing)
 
 
 def _check_paths(world: World, undoing: Undoing) -> None:
@@ -145,7 +153,7 @@ def _check_paths(world: World, undoing: Undoing) -> None:
             raise Violation("receipt", row.record.path, f"missing, though {row.record.source}")
     known = {row.record.path for row in rows}
     for path, entry in undoing.entries.items():
-        harmless = (*LEFT, "unchanged") if world.is_blurred else ("skipped",)
+        harmless = (*LEFT, "unchanged", "recreated") if world.is_blurred else ("skipped",)
         if path not in known and entry.outcome not in harmless:
             raise Violation("receipt", path, f"{entry.outcome}, though it was never changed")
 
@@ -356,9 +364,11 @@ def _is_file(tree: Tree, folder: str) -> bool:
     return any(each in tree.files for each in (folder, *above(folder)))
 
 
-def _check_nothing_lost(world: World, undoing: Undoing, figures: Counter[str]) -> None:
+def _check_nothing_lost(
+    world: World, undoing: Undoing, figures: Counter[str], passing: Collection[bytes] = ()
+) -> None:
     """What is gone from the disk would not be there either if the session had done nothing."""
-    gone = undoing.before.lines() - undoing.after.lines()
+    gone = undoing.before.lines() - undoing.after.lines() - set(passing)
     kept = _kept_without(world, undoing, gone)
     if not any(kept.values()):
         # No snapshot holds ignored files: only a file that was renamed can be told from a new one.
@@ -369,11 +379,21 @@ def _check_nothing_lost(world: World, undoing: Undoing, figures: Counter[str]) -
     for line in sorted(line for line in gone if kept[line]):
         paths = [path for path, file in undoing.before.files.items() if line in lines_of(file)]
         said = [(path, undoing.entries.get(path)) for path in paths]
-        if undoing.wanted.strategy == "overwrite" and any(e and e.reason for _, e in said):
+        if undoing.wanted.strategy == "overwrite" and _is_named(undoing, line):
             figures["overwritten"] += 1
             continue
         figures["losses"] += 1
         raise Violation("loss", paths[0], f"{line!r} is nowhere on disk; receipt: {said}")
+
+
+def _is_named(undoing: Undoing, line: bytes) -> bool:
+    """Whether the receipt says of a path at which a line was that others' work went from there."""
+    for path, records in undoing.own.items():
+        entry = undoing.entries.get(path)
+        states = (undoing.before.files.get(path), *(record.before for record in records))
+        if entry and entry.reason and any(line in lines_of(state) for state in states):
+            return True
+    return False
 
 
 def _kept_without(
@@ -385,10 +405,11 @@ def _kept_without(
     }
     taken: set[tuple[bytes, str, frozenset[str]]] = set()
     first = min((record.number for record in undoing.own_records), default=world.now)
-    nothing = world.void | _cycles(world.everything(), undoing.who)
+    lasting = [record for record in world.everything() if record not in world.void]
+    nothing = _cycles(lasting, undoing.who)
     # Who puts at a path just what the session had put there cannot be told from it.
     same = {(record.path, record.after) for record in undoing.own_records}
-    for record in world.everything():
+    for record in lasting:
         is_own = record in undoing.own_records
         if record in nothing or (is_own and record.sure):
             continue
@@ -435,10 +456,10 @@ def _count_needless(world: World, undoing: Undoing, figures: Counter[str]) -> No
             continue
         if entry.outcome in CHANGES:
             figures["steps"] += 1
-        if entry.outcome != "conflict":
+        if entry.outcome not in ("conflict", "skipped"):
             continue
-        figures["conflicts"] += 1
-        figures[f"conflict: {entry.reason}"] += 1
+        figures[f"{entry.outcome}s"] += 1
+        figures[f"{entry.outcome}: {entry.reason}"] += 1
         if not undoing.foreign_at(path, near=True):
             word = _judged(world, undoing, path)
             figures[word] += 1

@@ -453,7 +453,7 @@ class World:
         folders = [Row(pos, order, self._folder(name, each), is_folder=True) for each in made]
         self.members[name].rows += [*rows, *folders]
 
-    def end_killed(self, name: str) -> None:
+    def end_killed(self, name: str, made: Iterable[str] = ()) -> None:
         """The process of a call is gone: what it did is its own, or nobody knows whose."""
         held, self._held = self._held, set()
         declared = [self._settle(path, "observed", frozenset((name,)), sure=False) for path in held]
@@ -464,6 +464,8 @@ class World:
         unsure = [replace(record, sure=False) for record in records if record is not None]
         self.log = [record for record in self.log if record not in records] + unsure
         self.members[name].rows += [Row(pos, order, record) for record in unsure]
+        folders = [Row(pos, order, self._folder(name, each), is_folder=True) for each in made]
+        self.members[name].rows += folders
         self.is_blurred = True
 
     def _folder(self, name: str, path: str) -> Record:

@@ -227,6 +227,26 @@ async def test_what_an_interrupted_revert_did_not_do_is_not_taken_for_done(place
         assert file.read_text() == "old\n"
 
 
+async def test_a_step_that_never_happened_is_not_counted_later(place: Place) -> None:
+    """It could not go on after a crash; what is reverted then stays so, however often it is
+    asked for."""
+    old, new = place.folder / "old", place.folder / "new"
+    put(old, "moved\n")
+    put(new, "replaced\n")
+    async with place.open() as engine:
+        session = await engine.sessions.create()
+        first = await shell(session, partial(old.rename, new))
+        with armed("before-apply", crash), pytest.raises(Crash):
+            await session.revert(first)
+    put(old, "by a person\n")
+    async with place.open() as engine:
+        session = await engine.sessions.get(session.id)
+        await session.revert(first, strategy="overwrite")
+        assert (old.read_text(), new.read_text()) == ("moved\n", "replaced\n")
+        assert told(await session.revert(first)) == {"new": "unchanged", "old": "unchanged"}
+        assert (old.read_text(), new.read_text()) == ("moved\n", "replaced\n")
+
+
 async def test_an_unreverted_move_keeps_what_it_cannot_move(engine: Engine, folder: Path) -> None:
     """The new name is taken by then, so that the old one holds the only copy."""
     old, new = folder / "old", folder / "new"

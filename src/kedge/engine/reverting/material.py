@@ -39,6 +39,8 @@ class Dated:
 
     number: int
     segment: Segment
+    unsure: bool = False
+    """Whether a crash left it open if it ever happened."""
 
 
 @dataclass(slots=True)
@@ -60,8 +62,6 @@ class Material:
     """What is known of the paths that nobody may touch."""
     folders: list[bytes] = field(default_factory=list)
     """That declared calls and pending reverts made."""
-    unsure: set[bytes] = field(default_factory=set)
-    """Paths at which a crash left it open what a pending revert did."""
     earlier: dict[bytes, list[Segment]] = field(default_factory=dict)
     """What the session did to each path before what is to be undone."""
     openings: list[str] = field(default_factory=list)
@@ -69,16 +69,19 @@ class Material:
 
     def histories(self, disk: dict[bytes, Disk]) -> list[PathHistory]:
         """What is known of each path that was looked at."""
-        return [
-            PathHistory(
-                path=path,
-                segments=tuple(each.segment for each in self.segments[path]),
-                disk=found,
-                others_later=self.later.get(path, -1) > self.segments[path][0].number,
-                unsure=path in self.unsure,
+        histories = []
+        for path, found in disk.items():
+            dated = _happened(self.segments[path], found)
+            histories.append(
+                PathHistory(
+                    path=path,
+                    segments=tuple(each.segment for each in dated),
+                    disk=found,
+                    others_later=self.later.get(path, -1) > dated[0].number,
+                    unsure=any(each.unsure for each in dated),
+                )
             )
-            for path, found in disk.items()
-        ]
+        return histories
 
     def plain(self) -> dict[bytes, list[Segment]]:
         """The segments of each path, also of those that nobody may touch."""
@@ -169,17 +172,28 @@ def _gathered(root: str, changes: Sequence[StoredChange], pending: Sequence[Writ
         seen = {entry.path_bytes for entry in files if entry.source == "observed"}
         for step in each.steps:
             source = Source.OBSERVED if step.path in seen else Source.REVERT
-            if step.outcome == "unsure":
-                material.unsure.add(step.path)
             segment = Segment(restored(step.expect), restored(step.want), source)
             history = material.segments.setdefault(step.path, [])
-            history.append(Dated(each.plan.timeline, segment))
+            history.append(Dated(each.plan.timeline, segment, step.outcome == "unsure"))
     for path in material.impossible:
         if dated := material.segments.pop(path, None):
             material.hidden[path] = dated
     for history in (*material.segments.values(), *material.hidden.values()):
         history.sort(key=lambda each: each.number)
     return material
+
+
+def _happened(history: Sequence[Dated], disk: Disk) -> Sequence[Dated]:
+    """A history without those unsure segments of which what came next shows that they never
+    happened: it found what was there before them."""
+    kept: list[Dated] = []
+    following: Disk = disk
+    for each in reversed(history):
+        before = each.segment.before
+        if not each.unsure or following != before:
+            kept.append(each)
+        following = before
+    return kept[::-1] or history
 
 
 def _add_change(material: Material, change: StoredChange) -> None:

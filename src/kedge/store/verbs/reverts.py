@@ -230,5 +230,6 @@ def _made(folders: Iterable[bytes]) -> Iterable[NewChange]:
 
 def _changes(steps: Iterable[PlanStep]) -> Iterable[NewChange]:
     for step in steps:
-        if step.is_done:
+        # One of which it is not known whether it ever happened is no change to go by.
+        if step.outcome == "done":
             yield NewChange(path=step.path, before=step.expect, after=step.want, source="revert")

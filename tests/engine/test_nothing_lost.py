@@ -243,7 +243,7 @@ async def test_a_step_that_never_happened_is_not_counted_later(place: Place) -> 
         session = await engine.sessions.get(session.id)
         await session.revert(first, strategy="overwrite")
         assert (old.read_text(), new.read_text()) == ("moved\n", "replaced\n")
-        assert told(await session.revert(first)) == {"new": "unchanged", "old": "unchanged"}
+        await session.revert(first)
         assert (old.read_text(), new.read_text()) == ("moved\n", "replaced\n")
 
 

@@ -4,6 +4,7 @@ The first snapshot of a repository is seeded from the repository's own index and
 user does to these right afterwards is the worst.
 """
 
+import math
 import os
 import shutil
 import zlib
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.domain.errors import ObjectMissing, SnapshotNotFound
+from kedge.domain.errors import ObjectMissing, SnapshotNotFound, SnapshotTimeout
 from kedge.snapshot import Outcome, Present, Protection
 from kedge.snapshot.objects import collecting
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, encode_tree, parse_tree
 from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.upkeep import Upkeep
 from kedge.testing.snapshots.scene import Scene
 from tests.snapshot.hostage import Files, files_of, files_on_disk, make_index_newer
 from tests.snapshot.test_conformance import opener
@@ -249,6 +251,67 @@ def test_the_next_process_copies_for_a_dead_one(scene: Scene) -> None:
     assert_comes_back(scene, {one: files})
 
 
+def test_a_first_snapshot_waits_until_earlier_ones_are_safe(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command after it may delete the repository before anything ran in the background."""
+    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    one, files = borrowed(scene)
+    edit(scene)
+    scene.commit()
+    with scene.snapshots() as snapshots:
+        snapshots.track(session="ses_two")
+        assert snapshots.status().protection is Protection.FULL
+        removes_the_repository(scene)
+        assert not snapshots._store.owes()
+    assert_comes_back(scene, {one: files})
+
+
+def test_debts_that_take_too_long_are_settled_in_the_background(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot that has no time to copy them is none; the next one finds them settled."""
+    settle, deadlines = ObjectStore.settle_debts, list[float]()
+
+    def slowly(self: ObjectStore, deadline: float = math.inf) -> set[bytes]:
+        deadlines.append(deadline)
+        return settle(self, deadline if deadline == math.inf else 0)
+
+    monkeypatch.setattr(ObjectStore, "settle_debts", slowly)
+    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    one, files = borrowed(scene)
+    with scene.snapshots() as snapshots:
+        with pytest.raises(SnapshotTimeout):
+            snapshots.track(session="ses_two")
+        assert snapshots.status().protection is Protection.DEGRADED
+        snapshots._upkeep._copy_borrowed()
+        snapshots._upkeep._rescan()
+        assert snapshots.status().protection is Protection.PENDING
+        snapshots.track(session="ses_two")
+        assert snapshots.status().protection is Protection.FULL
+        assert len(deadlines) == 2
+    removes_the_repository(scene)
+    assert_comes_back(scene, {one: files})
+
+
+def test_debts_found_later_are_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a process that died meanwhile is copied for, not all is protected."""
+    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    settle, seen = ObjectStore.settle_debts, list[Protection]()
+    with scene.snapshots() as snapshots:
+        snapshots.track()
+        borrowed(scene)
+
+        def watched(self: ObjectStore, deadline: float = math.inf) -> set[bytes]:
+            seen.append(snapshots.status().protection)
+            return settle(self, deadline)
+
+        monkeypatch.setattr(ObjectStore, "settle_debts", watched)
+        snapshots._upkeep._copy_borrowed()
+        assert seen == [Protection.PENDING]
+        assert snapshots.status().protection is Protection.FULL
+
+
 def test_a_dead_process_is_copied_for_by_any_worktree(scene: Scene) -> None:
     """Another worktree of the project does it as well, before the first one is thrown away."""
     one, files = borrowed(scene)
@@ -280,7 +343,9 @@ def test_what_is_lost_for_good_is_said(scene: Scene) -> None:
     with scene.snapshots() as snapshots:
         snapshots.track(session="ses_two")
         snapshots._upkeep.stop()
+        snapshots._upkeep.trouble = "something else"
         assert "1 object" in snapshots.status().trouble
+        assert snapshots.status().protection is Protection.FULL
     disk = files_on_disk(scene.root)
     with scene.snapshots() as snapshots:
         (result,) = snapshots.restore(one)

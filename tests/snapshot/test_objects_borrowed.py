@@ -4,12 +4,15 @@ import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kedge.domain.errors import ObjectMissing
+from kedge.domain.errors import ObjectMissing, SnapshotTimeout
+from kedge.snapshot.objects.borrowed import Borrowed
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, blob_id, encode_tree
+from kedge.snapshot.objects.packs import Packs
 from kedge.snapshot.objects.store import ObjectStore
 from tests.snapshot.objects_git import FILE, check, git, read_files
 
@@ -145,3 +148,34 @@ def test_a_living_process_is_left_to_pay_itself(tmp_path: Path, repository: Path
     assert git(tmp_path / "s", "cat-file", "-t", blob_id(b"content 3").hex()) == "blob\n"
     with ObjectStore(tmp_path / "s") as store:
         assert store.owes()
+
+
+def test_folders_are_looked_up_once_for_all_objects(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To copy many objects neither packs nor notes are opened again for each."""
+    leave(tmp_path / "s", repository / ".git/objects")
+    looks = list[object]()
+    for kind, name in ((Packs, "reopen"), (Borrowed, "_folders")):
+        original = getattr(kind, name)
+
+        def counted(self: object, look: Callable[[object], object] = original) -> object:
+            looks.append(look)
+            return look(self)
+
+        monkeypatch.setattr(kind, name, counted)
+    with ObjectStore(tmp_path / "s") as store:
+        assert store.settle_debts() == set()
+        assert 0 < len(looks) < 5
+
+
+def test_copying_ends_when_there_is_no_time(tmp_path: Path, repository: Path) -> None:
+    """Nothing is forgotten then, and the next try copies the rest."""
+    tree, note = leave(tmp_path / "s", repository / ".git/objects")
+    with ObjectStore(tmp_path / "s") as store:
+        with pytest.raises(SnapshotTimeout):
+            store.settle_debts(deadline=0)
+        assert note.exists()
+        assert store.settle_debts() == set()
+        shutil.rmtree(repository)
+        assert read_files(store, tree) == CONTENTS

@@ -1,5 +1,6 @@
 """Copying blobs from a user's packs: what is copied is ours and whole, what is not is named."""
 
+import errno
 import math
 import os
 import shutil
@@ -350,3 +351,50 @@ def test_old_leftovers_go_and_young_ones_stay(tmp_path: Path) -> None:
     with ObjectStore(tmp_path / "s") as store:
         keep_files(store, "a", {b"a": b"a"})
         assert [path.name for path in (tmp_path / "s/workshops").iterdir()] == ["young"]
+
+
+def test_a_workshop_that_goes_meanwhile_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may remove workshops while this one looks for old ones."""
+    workshops, removed = tmp_path / "s/workshops", list[Path]()
+    for name in ("one", "two"):
+        (workshops / name).mkdir(parents=True)
+        os.utime(workshops / name, (0, 0))
+    rmtree = shutil.rmtree
+
+    def others_too(folder: Path, *, ignore_errors: bool) -> None:
+        removed.append(folder)
+        for each in list(workshops.iterdir()):
+            rmtree(each, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", others_too)
+    with ObjectStore(tmp_path / "s"):
+        assert len(removed) == 1
+
+
+def test_a_failed_copy_leaves_no_files(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk its room is needed at once, for what is read from the files instead."""
+    packed = list[bool]()
+
+    def full(_: object, pack: Path, __: object) -> Path:
+        packed.append(pack.exists())
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(plumbing, "index_pack", full)
+    with ObjectStore(tmp_path / "s") as store, copying(store, repository) as copy:
+        copy.add(BLOBS, BLOBS.values())
+        assert copy.finish(math.inf) == BLOBS.keys()
+        assert packed == [True]
+        assert list((copy._objects / "pack").iterdir()) == []
+
+
+def test_a_store_at_a_relative_path_copies_too(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git runs elsewhere, and finds the store all the same."""
+    monkeypatch.chdir(tmp_path)
+    with ObjectStore(Path("s")) as store:
+        assert copied_from(store, repository) == set()

@@ -29,7 +29,10 @@ from kedge.snapshot import (
     State,
 )
 from kedge.snapshot.asynchronous import AsyncSnapshots
+from kedge.snapshot.objects import plumbing
+from kedge.snapshot.objects.plumbing import PackingFailed
 from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.upkeep import Upkeep
 from kedge.snapshot.worktree import seeding
 from kedge.snapshot.worktree.tree import Worktree
 from tests.snapshot.hanging import hanging
@@ -462,6 +465,7 @@ def test_a_seed_is_finished_by_the_snapshot_after_a_time_out(
         with pytest.raises(SnapshotTimeout):
             snapshots.track()
         snapshots._upkeep._rescan()
+        assert snapshots._store.collect(keep_taken_for=0).skipped == ""
         one = snapshots.track()
         assert snapshots.status().seeded == 2
         shutil.rmtree(repository / ".git")
@@ -484,3 +488,67 @@ def test_what_is_read_as_quickly_is_read(
         repository.mkdir()
         snapshots.restore(one)
         assert (repository / "sub/b.txt").read_text() == "two\n"
+
+
+def test_the_scan_after_a_time_out_leaves_nothing_to_read(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be copied is read in the background; collections go on before a snapshot."""
+    refresh, failures = Worktree.refresh, iter([SnapshotTimeout("no time")])
+
+    def once(self: Worktree, deadline: float = float("inf")) -> None:
+        refresh(self, deadline)
+        for failure in failures:
+            self._doubt = True
+            raise failure
+
+    def not_packed(*_: object) -> str:
+        raise PackingFailed("it is a test")
+
+    monkeypatch.setattr("kedge.snapshot.opening.racy_window", lambda *_: 0)
+    monkeypatch.setattr(Worktree, "refresh", once)
+    monkeypatch.setattr(plumbing, "pack_objects", not_packed)
+    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    with opened(repository) as snapshots:
+        with pytest.raises(SnapshotTimeout):
+            snapshots.track()
+        snapshots._upkeep._rescan()
+        assert snapshots.status().protection is Protection.PENDING
+        assert list(snapshots._store.layout.workshops.iterdir()) == []
+        assert snapshots._store.collect(keep_taken_for=0).skipped == ""
+        reads = snapshots._worktree.keeper.reads
+        one = snapshots.track()
+        assert snapshots._worktree.keeper.reads == reads == 2
+        (repository / "a.txt").write_text("lost?\n")
+        snapshots.restore(one)
+        assert (repository / "a.txt").read_text() == "one\n"
+
+
+def test_a_copy_that_fails_is_not_tried_for_ever(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error that nobody expected the next snapshot reads the files."""
+
+    def broken(*_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(plumbing, "pack_objects", broken)
+    with opened(repository) as snapshots:
+        with pytest.raises(ZeroDivisionError):
+            snapshots.track()
+        one = snapshots.track()
+        assert snapshots.status().seeded == 0
+        shutil.rmtree(repository / ".git")
+        (repository / "a.txt").write_text("lost?\n")
+        snapshots.restore(one)
+        assert (repository / "a.txt").read_text() == "one\n"
+
+
+def test_data_may_be_at_a_relative_path(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is found there by git too, and after the process went to another folder."""
+    monkeypatch.chdir(repository.parent)
+    with Snapshots.open("root", data="data", project="prj") as snapshots:
+        monkeypatch.chdir("/")
+        snapshots.track()
+        assert snapshots.status().seeded == 2
+    assert list((repository.parent / "data/snapshots/prj/roots").iterdir())

@@ -82,7 +82,9 @@ class Snapshots:
         the best that the machine offers.
         """
         settings = settings or SnapshotSettings()
-        opened = open_worktree(root, data=Path(data), project=project, settings=settings, way=way)
+        opened = open_worktree(
+            root, data=Path(data).absolute(), project=project, settings=settings, way=way
+        )
         return cls(opened, settings, way)
 
     def __enter__(self) -> Self:
@@ -303,10 +305,18 @@ class Snapshots:
     def status(self) -> Status:
         """How things stand; waits for nobody."""
         watch, keeper, upkeep = self._worktree.watch, self._worktree.keeper, self._upkeep
-        troubles = [upkeep.trouble, self._opened.plans.damaged(), *self._store.problems()]
+        troubles = [
+            upkeep.lost,
+            upkeep.trouble,
+            self._opened.plans.damaged(),
+            *self._store.problems(),
+        ]
         protection, reason = self._guard.protection, self._guard.reason
         if protection is Protection.FULL and not self._taker.has_taken:
             protection, reason = Protection.PENDING, "no snapshot has been taken yet"
+        elif protection is Protection.FULL and upkeep.owes:
+            protection = Protection.PENDING
+            reason = "earlier snapshots need objects that are only in a repository of yours yet"
         return Status(
             protection=protection,
             reason=reason,

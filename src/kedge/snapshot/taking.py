@@ -1,6 +1,7 @@
 """How one snapshot is taken: from what is known of the files, through their trees, to a keep on the
 disk; whose turn it is to take one is the guard's concern."""
 
+import math
 from time import monotonic
 
 from kedge.snapshot import kept
@@ -28,6 +29,7 @@ class Taker:
         self._copy: BlobCopy | None = None
         """What keeps the copies, until the first snapshot does."""
         self.seeded = 0
+        upkeep.catch_up = self.catch_up
 
     def take(self, deadline: float, session: str | None = None) -> Snapshot:
         """Take one until a time of the monotonic clock, kept for a session or for a while."""
@@ -35,8 +37,28 @@ class Taker:
         if not self._worktree.is_known and self._seed is None:
             self._recall()
         self._worktree.refresh(deadline)
-        if self._seed is not None:
-            self._settle(self._seed, deadline)
+        if self._seed is not None and self._settle(self._seed, deadline):
+            self._worktree.refresh(deadline)
+        if self._upkeep.owes:
+            # Whoever has a snapshot may delete the repository that earlier ones still need.
+            self._upkeep.settle_debts(deadline)
+        self._last = snapshot = self._keep(session)
+        self._upkeep.note_use()
+        return snapshot
+
+    def catch_up(self) -> None:
+        """Do what a snapshot had no time for, so that the next one need not; takes its time."""
+        self._worktree.follow_root()
+        self._worktree.refresh()
+        if self._seed is not None and self._settle(self._seed, math.inf):
+            self._upkeep.check_wanted()
+            self._worktree.refresh()
+        if self._copy is not None:
+            # Without the copy nothing else holds what was found in the store.
+            self._keep(None)
+
+    def _keep(self, session: str | None) -> Snapshot:
+        """Keep what is known of the files."""
         self._worktree.check_root()
         trees = self._worktree.write(self._put_tree, self._put_blob)
         repository = self._worktree.spaces.root.repository
@@ -48,8 +70,6 @@ class Taker:
             unstable=self._worktree.unstable(),
         )
         kept.keep(self._store, snapshot, session)
-        self._last = snapshot
-        self._upkeep.note_use()
         self._let_go()
         return snapshot
 
@@ -72,16 +92,20 @@ class Taker:
             self._copy.close()
             self._copy = None
 
-    def _settle(self, seed: Seed, deadline: float) -> None:
-        """Have all that came from the user's index in the store, or read it from the files."""
+    def _settle(self, seed: Seed, deadline: float) -> bool:
+        """Have what came from the user's index in the store; whether files must be read for it."""
         # Git copies meanwhile.
         self._worktree.write(self._put_tree, self._put_blob)
-        lacking = seed.copy.finish((deadline - monotonic()) / 2)
-        self.seeded = len(seed.copy.copied)
-        self._seed = None
-        if lacking:
-            self._worktree.distrust(lacking)
-            self._worktree.refresh(deadline)
+        try:
+            seed.copy.finish((deadline - monotonic()) / 2)
+        finally:
+            # However it ended, nothing more comes from there.
+            self._seed = None
+            self.seeded = len(seed.copy.copied)
+            lacking = seed.copy.lacking()
+            if lacking:
+                self._worktree.distrust(lacking)
+        return bool(lacking)
 
     def _recall(self) -> None:
         """Find what is known of the files without reading them."""

@@ -1,11 +1,12 @@
 """What snapshots do by themselves, in a thread of low urgency: recover from a time-out, compare
 what is known with the whole disk, tidy the store, copy what an earlier version only borrowed."""
 
+import math
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from time import monotonic
 
-from kedge.domain.errors import SnapshotError
+from kedge.domain.errors import SnapshotTimeout
 from kedge.snapshot.guard import Guard
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.settings import SnapshotSettings
@@ -44,6 +45,12 @@ class Upkeep:
             self._verify_when_due,
             self._collect_when_due,
         )
+        self.catch_up: Callable[[], None] = worktree.refresh
+        """Does at leisure what a snapshot had no time for."""
+        self.owes = True
+        """Whether the store may need objects that were only borrowed, and could still be had."""
+        self.lost = ""
+        """What of them is lost for good, in words."""
         self.verifications = 0
         self.mismatches = 0
         self.trouble = ""
@@ -99,29 +106,36 @@ class Upkeep:
     # Jobs
 
     def _copy_borrowed(self) -> None:
-        if not self._store.owes():
-            return
-        lost = self._store.settle_debts()
-        if lost:
-            self._read_again(lost)
-            lost = self._store.settle_debts()
-        if lost:
-            raise SnapshotError(
-                f"{len(lost)} objects were borrowed from a repository that has lost them"
-            )
+        self.settle_debts()
 
-    def _read_again(self, missing: Set[bytes]) -> None:
-        """Read what a repository has lost from the worktree, where it may still be."""
-        with self._guard.patient_turn():
-            self._worktree.distrust(missing)
-            self._worktree.refresh()
-        self._store.flush()
+    def settle_debts(self, deadline: float = math.inf) -> None:
+        """Copy what an earlier version only borrowed, until a time of the monotonic clock."""
+        lost = set[bytes]()
+        if self._store.owes():
+            # What is known to be lost is looked for again, but nobody waits for it any more.
+            self.owes = not self.lost
+            lost = self._store.settle_debts(deadline)
+        if lost:
+            # The worktree may still have what a repository has lost.
+            with self._guard.patient_turn():
+                if not self._worktree.is_known:
+                    self._worktree.refresh(deadline)
+                self._worktree.distrust(lost)
+                self._worktree.refresh(deadline)
+            lost = self._store.settle_debts(deadline)
+        self.owes = False
+        self.lost = _told(len(lost)) if lost else ""
+
+    def check_wanted(self) -> None:
+        """Raise if somebody is closing these snapshots: what comes next could take long."""
+        if self._stop.is_set():
+            raise SnapshotTimeout("the snapshots are being closed")
 
     def _rescan(self) -> None:
         if self._guard.may_recover:
             with self._guard.patient_turn():
                 if not self._stop.is_set():
-                    self._worktree.refresh()
+                    self.catch_up()
                     self._guard.restore()
 
     def _verify_when_due(self) -> None:
@@ -160,3 +174,7 @@ class Upkeep:
             return
         self._collect_at = self._tidy_until = monotonic() + _COLLECT_EVERY
         self._store.collect(keep_taken_for=self._settings.retention)
+
+
+def _told(lost: int) -> str:
+    return f"{lost} objects were borrowed from a repository that has lost them"

@@ -71,6 +71,10 @@ class Borrowed:
         }
         return list(self._opened.values())
 
+    def lenders(self) -> list[BorrowedPacks]:
+        """The folders as they are now, for whoever reads much from them."""
+        return [BorrowedPacks(folder) for folder in self._folders()]
+
     def read(self, id: bytes) -> tuple[bytes, bytes] | None:
         """Kind and content of an object, if one of the folders has it."""
         for packs in self._packs():

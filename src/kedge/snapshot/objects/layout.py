@@ -88,6 +88,8 @@ class Layout:
 
 def prepare(root: Path) -> Layout:
     """Make the store, or what is missing of it; several processes may do so at once."""
+    # Git runs in another folder.
+    root = root.absolute()
     layout = Layout(root)
     make_folder(root)
     if root.stat().st_mode & 0o777 != PRIVATE_FOLDER:
@@ -110,7 +112,11 @@ def remove_leftovers(layout: Layout) -> None:
         except FileNotFoundError:
             continue  # another process was quicker
     for folder in layout.workshops.glob("*"):
-        if folder.stat().st_mtime < before:
+        try:
+            is_old = folder.stat().st_mtime < before
+        except FileNotFoundError:
+            continue  # whoever worked there is done
+        if is_old:
             shutil.rmtree(folder, ignore_errors=True)
 
 

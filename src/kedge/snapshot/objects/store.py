@@ -9,18 +9,20 @@ objects of the newest keep that it made here: an open journal always begins with
 collection in any process holds it.
 """
 
+import math
 import os
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
 from kedge.domain.clock import Clock, SystemClock
-from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreDamaged
+from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreDamaged, SnapshotTimeout
 from kedge.snapshot.objects import formats, keeps, layout, plumbing
 from kedge.snapshot.objects.borrowed import Borrowed
 from kedge.snapshot.objects.chains import Chains
@@ -43,6 +45,8 @@ MANY_PACKS = 40
 """More of them are joined at once."""
 UNCHANGED_SECONDS = 3600
 """For so long a keep that would say the same again is not written."""
+
+Source = Callable[[bytes], tuple[bytes, bytes] | None]
 
 _stores: "weakref.WeakSet[ObjectStore]" = weakref.WeakSet()
 
@@ -136,10 +140,14 @@ class ObjectStore:
         return self._read(id)
 
     def _read(self, id: bytes) -> tuple[bytes, bytes]:
+        sources = (self._read_own, self._packs.read, self._read_foreign, self._read_late)
+        return self._read_from(sources, id)
+
+    def _read_from(self, sources: Iterable[Source], id: bytes) -> tuple[bytes, bytes]:
         if id == EMPTY_TREE:  # git knows it too without having it
             return TREE, b""
         damage: SnapshotStoreDamaged | None = None
-        for source in (self._read_own, self._packs.read, self._read_foreign, self._read_late):
+        for source in sources:
             try:
                 found = source(id)
             except SnapshotStoreDamaged as error:
@@ -156,6 +164,10 @@ class ObjectStore:
     def _read_foreign(self, id: bytes) -> tuple[bytes, bytes] | None:
         with self._lock, disk_errors("reading journals"):
             self._foreign.refresh(self._own.names())
+            return self._foreign.read(id)
+
+    def _read_foreign_as_known(self, id: bytes) -> tuple[bytes, bytes] | None:
+        with self._lock, disk_errors("reading journals"):
             return self._foreign.read(id)
 
     def _read_late(self, id: bytes) -> tuple[bytes, bytes] | None:
@@ -312,45 +324,61 @@ class ObjectStore:
     def has(self, id: bytes) -> bool:
         """Whether the store has the object itself; what is borrowed does not count."""
         with self._lock, disk_errors("looking for an object"):
-            if id == EMPTY_TREE or self._own.has(id) or self._packs.exists(id):
+            if self._has_as_known(id):
                 return True
             self._foreign.refresh(self._own.names())
             return self._foreign.has(id) or self._packs.exists(id)
+
+    def _has_as_known(self, id: bytes) -> bool:
+        """As `has`, but of other processes' journals only those that were seen already count."""
+        with self._lock:
+            known = id == EMPTY_TREE or self._own.has(id) or self._foreign.has(id)
+            return known or self._packs.exists(id)
 
     def owes(self) -> bool:
         """Whether a process of an earlier version died before it had copied what it borrowed."""
         with disk_errors("looking at what is borrowed"):
             return bool(self._borrowed.left())
 
-    def settle_debts(self) -> set[bytes]:
-        """Copy all that anything held in the store needs and does not have; gives what is lost."""
+    def settle_debts(self, deadline: float = math.inf) -> set[bytes]:
+        """Copy all that anything held in the store needs and does not have; gives what is lost.
+
+        Raises `SnapshotTimeout` at a time of the monotonic clock; what is copied by then stays so.
+        """
         with self._usable(), disk_errors("reading refs"):
             # First who is gone, then what is held: all that they held is seen.
             left = self._borrowed.left()
             held = {tip.commit for tips in self._chains.in_journals().values() for tip in tips}
             held.update(self._refs.all().values())
-        lost = self._copy_borrowed(held)
+        lost = self._copy_borrowed(held, deadline)
         self.flush()
         if not lost:
             with self._usable(), disk_errors("forgetting what was borrowed"):
                 self._borrowed.forget(left)
         return lost
 
-    def _copy_borrowed(self, roots: Iterable[bytes]) -> set[bytes]:
+    def _copy_borrowed(self, roots: Iterable[bytes], deadline: float) -> set[bytes]:
         lost = set[bytes]()
+        # They may be very many: packs, journals and lenders are looked up once for all of them.
+        self._packs.reopen()
+        with disk_errors("looking at what is borrowed"):
+            lenders = [lender.read for lender in self._borrowed.lenders()]
+        sources = (self._read_own, self._packs.read, self._read_foreign_as_known, *lenders)
 
         def read(id: bytes) -> tuple[bytes, bytes]:
+            if monotonic() > deadline:
+                raise SnapshotTimeout
             try:
-                kind, content = self.read(id)
+                kind, content = self._read_from(sources, id)
             except (ObjectMissing, SnapshotStoreDamaged):
                 lost.add(id)
                 return b"", b""
-            if not self.has(id):
+            if not self._has_as_known(id):
                 self.put_hashed(kind, id, content)
             return kind, content
 
         for id in reach(read, roots, set()):
-            if not self.has(id):
+            if not self._has_as_known(id):
                 read(id)
         return lost
 

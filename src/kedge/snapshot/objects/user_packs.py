@@ -136,6 +136,10 @@ class BlobCopy:
             # What git could not copy the caller reads; and if the disk is full it will notice.
             if error is not None and not isinstance(error, PackingFailed | OSError):
                 raise error
+        return self.lacking()
+
+    def lacking(self) -> set[bytes]:
+        """What was asked for and is not in the store's own packs, yet or for good."""
         return self._asked - self.copied
 
     def close(self) -> None:
@@ -158,12 +162,27 @@ class BlobCopy:
         blobs = self._packed({blob: size for blob, size in chunk.items() if blob not in own})
         if not blobs:
             return
+        try:
+            self._pack(blobs)
+        except BaseException:
+            # If the disk is full, what git left there is in the way of reading the files.
+            self._empty()
+            raise
+        self.copied.update(blobs)
+
+    def _pack(self, blobs: list[bytes]) -> None:
         base = self._objects / f"pack/chunk{len(self.copied)}"
         name = plumbing.pack_objects(self._run, base, blobs, "--window=0")
         pack = base.with_name(f"{base.name}-{name}.pack")
         index = plumbing.index_pack(self._run_alone, pack, blobs)
         publish(pack, index, self._layout.packs, name)
-        self.copied.update(blobs)
+
+    def _empty(self) -> None:
+        """Remove what a failed git left; nothing else runs in this workshop."""
+        for folder in (self._objects / "pack", self._nothing):
+            for left in folder.rglob("*"):
+                if not left.is_dir():
+                    left.unlink()
 
     def _own(self, chunk: Iterable[bytes]) -> set[bytes]:
         """Those that the store has: nothing that it has now is collected before `close`."""

@@ -33,6 +33,8 @@ _TRIVIAL = 2
 """A line of so few characters says nothing of where it comes from."""
 _TELLING = 3
 """So many lines that are missing from a file tell a file that they were moved to."""
+_MOST_READ = 200
+"""Paths that were not asked for, whose contents are read all the same."""
 _LONGEST = 4 << 20
 """Bytes of a content whose lines are looked at."""
 
@@ -286,7 +288,7 @@ class _Check:
 
         A command may have moved and changed a file in one go: then nothing but its lines tells.
         """
-        missing = [lines for lines in map(self._not_put_back, self._facts.undone) if lines]
+        missing = [lines for path in self._facts.undone for lines in self._not_put_back(path)]
         left = [wish for wish in wishes if wish.path not in self._withheld]
         carrying = [wish for wish in left if missing and self._carries(wish, missing)]
         if carrying:
@@ -301,24 +303,29 @@ class _Check:
         gone = self._readable(wish.now) - self._readable(wish.want)
         return any(lines and (gone & lines).total() * 2 >= lines.total() for lines in missing)
 
-    def _not_put_back(self, path: bytes) -> Counter[bytes]:
-        """Lines that the session found at a path, if the plan leaves it without them."""
+    def _not_put_back(self, path: bytes) -> Iterator[Counter[bytes]]:
+        """The lines of each content that the session found at a path, if the plan leaves it without
+        them."""
         if self._is_settled(path):
-            return Counter()
+            return
         history, wish = self._facts.undone[path], self._wishes.get(path)
-        if wish is None and isinstance(history[-1].after, Present):
-            # It was not asked for, and is still there.
-            return Counter()
-        found = Counter[bytes]()
+        now = history[-1].after if wish is None else wish.now
+        if wish is None and isinstance(now, Present) and self._are_many_left:
+            # It was not asked for, and is still there; to read all of them would take long.
+            return
+        here = self._readable(now)
         for state in _found(history):
-            found |= self._readable(state)
-        here = Counter[bytes]() if wish is None else self._readable(wish.now)
-        missing = Counter(
-            {line: n for line, n in (found - here).items() if len(line.strip()) > _TRIVIAL}
-        )
-        # A few lines that differ say nothing, unless nothing is left of the file.
-        is_telling = missing.total() >= _TELLING or not found & here
-        return missing if is_telling else Counter()
+            found = self._readable(state)
+            missing = Counter(
+                {line: n for line, n in (found - here).items() if len(line.strip()) > _TRIVIAL}
+            )
+            # A few lines that differ say nothing, unless nothing is left of the file.
+            if missing and (missing.total() >= _TELLING or not found & here):
+                yield missing
+
+    @cached_property
+    def _are_many_left(self) -> bool:
+        return len(self._facts.undone.keys() - self._wishes.keys()) > _MOST_READ
 
     def _readable(self, state: Known) -> Counter[bytes]:
         """The lines of a text, if it can be read and is not too long."""

@@ -182,8 +182,17 @@ class _Check:
         """Paths at which something of others goes, if everything is carried out all the same."""
         taking = [wish for wish in self._wishes.values() if _takes_away(wish)]
         dropping = {wish.path for wish in taking if not self._keeps_lines(wish)}
-        lost = {path for path, copies in self._needs(taking).items() if copies == ()}
-        return dropping | lost
+        after = self._afterwards()
+        return dropping | {wish.path for wish in taking if self._is_last_copy(wish, after)}
+
+    def _is_last_copy(self, wish: Wish, after: Mapping[Content, Sequence[bytes]]) -> bool:
+        """Whether something that is not the session's alone will be nowhere else."""
+        content = _content(wish.now)
+        assert content is not None
+        is_moved = bool(self._facts.taken.get(content, set()) - {wish.path})
+        if self._is_own(wish) and not is_moved:
+            return False
+        return content not in after and not self._copies_elsewhere(content)
 
     # Whole contents
 

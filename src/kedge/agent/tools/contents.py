@@ -117,28 +117,37 @@ def work_of(replacements: Sequence[Replacement]) -> FileWork:
         RootedStep(os.fsencode(each.place.root), _step(number, each, contents))
         for number, each in enumerate(replacements)
     ]
-    # Deletions first, so that a folder can take the place of a file.
-    steps.sort(key=lambda each: isinstance(each.step.want, Present))
+    # Deletions last: until its new name is there, the old one of a moved file may be the only copy.
+    # None of them makes room for a file, as `look` refuses paths through files, and folders.
+    steps.sort(key=lambda each: isinstance(each.step.want, Absent))
     return FileWork(steps=tuple(steps), contents=contents)
 
 
 def put(work: FileWork, *, tag: str) -> None:
     """Write all of it; if one file cannot be written, take back the others and say why."""
-    back = taking_back(work.steps)
-    done: set[bytes] = set()
+    done: list[RootedStep] = []
+    stays: list[RootedStep] = []
     with ExitStack() as undoing:
-        undoing.callback(_take_back, back, done, work.contents, tag)
-        for each in work.steps:
-            result = _carry_out(each, work.contents, tag)
-            if result.outcome not in _DONE:
-                raise ToolFailure(
-                    f"{printable(each.real)} was not written: {result.reason}. "
-                    "No file was changed; look at it and try again."
-                )
-            if result.outcome is not Outcome.UNCHANGED:
-                done.add(each.real)
-        undoing.pop_all()
+        undoing.callback(_take_back, work, done, stays, tag)
+        failure = _carry_out_all(work, done, tag)
+        if failure is None:
+            undoing.pop_all()
+    if failure is not None:
+        names = ", ".join(printable(each.real) for each in stays)
+        changed = f"These could not be taken back: {names}." if stays else "No file was changed."
+        raise ToolFailure(f"{failure} {changed} Look at it and try again.")
     work.is_done = True
+
+
+def _carry_out_all(work: FileWork, done: list[RootedStep], tag: str) -> str | None:
+    """Write until a file cannot be written; why not, if there is one."""
+    for each in work.steps:
+        result = _carry_out(each, work.contents, tag)
+        if result.outcome not in _DONE:
+            return f"{printable(each.real)} was not written: {result.reason}."
+        if result.outcome is not Outcome.UNCHANGED:
+            done.append(each)
+    return None
 
 
 def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], tag: str) -> Result:
@@ -163,9 +172,17 @@ def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
 
 
 def _take_back(
-    back: Sequence[RootedStep], done: set[bytes], contents: Mapping[str, bytes], tag: str
+    work: FileWork, done: Sequence[RootedStep], stays: list[RootedStep], tag: str
 ) -> None:
-    """Undo what was done; where somebody saved meanwhile, theirs stays."""
-    for each in back:
-        if each.real in done:
-            _carry_out(each, contents, tag)
+    """Undo what was done; where somebody saved meanwhile, theirs stays.
+
+    If a deleted file cannot be put back, new ones stay as well: one may be the only copy of it.
+    """
+    paths = {each.real for each in done}
+    for each in taking_back(work.steps):
+        if each.real not in paths:
+            continue
+        is_lost = any(isinstance(other.step.expect, Absent) for other in stays)
+        is_kept = is_lost and isinstance(each.step.want, Absent)
+        if is_kept or _carry_out(each, work.contents, tag).outcome not in _DONE:
+            stays.append(each)

@@ -5,10 +5,11 @@ import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kedge.agent.tools.places import Place, printable
 from kedge.agent.tools.tool import ToolFailure
+from kedge.snapshot.files.folders import remove_if_empty
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.reading import Failure, read_file
 from kedge.snapshot.files.steps import FileWork, RootedStep, Step, taking_back
@@ -59,6 +60,17 @@ class Replacement:
     after: bytes | None
     mode: int | None = None
     """Type and permission bits of a new file; one that exists keeps its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far the writing came."""
+
+    done: list[RootedStep] = field(default_factory=list)
+    made: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Folders on the way to files: the root of the step, and the path from there."""
+    stays: list[RootedStep] = field(default_factory=list)
+    """The steps back that could not be done."""
 
 
 def look(place: Place) -> Found:
@@ -125,37 +137,43 @@ def work_of(replacements: Sequence[Replacement]) -> FileWork:
 
 def put(work: FileWork, *, tag: str) -> None:
     """Write all of it; if one file cannot be written, take back the others and say why."""
-    done: list[RootedStep] = []
-    stays: list[RootedStep] = []
+    progress = _Progress()
     with ExitStack() as undoing:
-        undoing.callback(_take_back, work, done, stays, tag)
-        failure = _carry_out_all(work, done, tag)
+        undoing.callback(_take_back, work, progress, tag)
+        failure = _carry_out_all(work, progress, tag)
         if failure is None:
             undoing.pop_all()
     if failure is not None:
-        names = ", ".join(printable(each.real) for each in stays)
-        changed = f"These could not be taken back: {names}." if stays else "No file was changed."
+        names = ", ".join(printable(each.real) for each in progress.stays)
+        changed = f"These could not be taken back: {names}." if names else "No file was changed."
         raise ToolFailure(f"{failure} {changed} Look at it and try again.")
     work.is_done = True
 
 
-def _carry_out_all(work: FileWork, done: list[RootedStep], tag: str) -> str | None:
+def _carry_out_all(work: FileWork, progress: _Progress, tag: str) -> str | None:
     """Write until a file cannot be written; why not, if there is one."""
     for each in work.steps:
-        result = _carry_out(each, work.contents, tag)
+        result = _carry_out(each, work.contents, tag, progress.made)
         if result.outcome not in _DONE:
             return f"{printable(each.real)} was not written: {result.reason}."
         if result.outcome is not Outcome.UNCHANGED:
-            done.append(each)
+            progress.done.append(each)
     return None
 
 
-def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], tag: str) -> Result:
+def _carry_out(
+    rooted: RootedStep,
+    contents: Mapping[str, bytes],
+    tag: str,
+    made: list[tuple[bytes, bytes]],
+) -> Result:
     with (
         Root(rooted.root) as root,
         Writer(root, contents.__getitem__, tag=tag) as writer,
     ):
-        return writer.put([rooted.step])[0]
+        (result,) = writer.put([rooted.step])
+        made += [(rooted.root, folder) for folder in writer.created]
+        return result
 
 
 def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
@@ -171,18 +189,19 @@ def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
     return Step(number=number, path=wanted.place.below, expect=before, want=want)
 
 
-def _take_back(
-    work: FileWork, done: Sequence[RootedStep], stays: list[RootedStep], tag: str
-) -> None:
+def _take_back(work: FileWork, progress: _Progress, tag: str) -> None:
     """Undo what was done; where somebody saved meanwhile, theirs stays.
 
     If a deleted file cannot be put back, new ones stay as well: one may be the only copy of it.
     """
-    paths = {each.real for each in done}
+    paths = {each.real for each in progress.done}
     for each in taking_back(work.steps):
         if each.real not in paths:
             continue
-        is_lost = any(isinstance(other.step.expect, Absent) for other in stays)
+        is_lost = any(isinstance(other.step.expect, Absent) for other in progress.stays)
         is_kept = is_lost and isinstance(each.step.want, Absent)
-        if is_kept or _carry_out(each, work.contents, tag).outcome not in _DONE:
-            stays.append(each)
+        if is_kept or _carry_out(each, work.contents, tag, progress.made).outcome not in _DONE:
+            progress.stays.append(each)
+    for path, folder in reversed(progress.made):
+        with Root(path) as root:
+            remove_if_empty(root, folder)

@@ -200,7 +200,7 @@ async def assert_recovered(world: World, job: Job, before: Mapping[str, object])
         prompt, error = await told(session)
         words = error.replace(",", "").removesuffix(".").split()
         assert {path for path in {*BEFORE, *job.after} if path in words} == done
-        assert ("No file was written" in error) == (not done)
+        assert ("No file was changed" in error) == (not done)
         now = tree(world.folder)
         receipt = await session.revert(prompt)
         assert {entry.path for entry in receipt.files} == done
@@ -304,7 +304,7 @@ async def test_killed_again_while_that_is_put_in_order(
     """It does not matter how many processes it takes."""
     world = await World.made(tmp_path)
     before = tree(world.folder)
-    first = "after-exchange" if swaps else "after-set-aside:3"
+    first = "after-exchange" if swaps else "after-set-aside"
     await world.dies(JOBS["patch"], first, swaps=swaps)
     for time in (1, 2, 3):
         assert await world.recovers(f"{point}:{time}") == -signal.SIGKILL
@@ -315,17 +315,57 @@ async def test_killed_while_it_takes_files_back(tmp_path: Path) -> None:
     """A patch that cannot be applied whole is taken back; killed in the middle of that, each file
     is old or new, and what somebody saved is there."""
     world = await World.made(tmp_path)
-    saves = {"after-delete": ("a.txt", SAVED)}
-    deletes_back = await world.runs(JOBS["patch"], "before-create:2", saves=saves)
-    assert deletes_back == -signal.SIGKILL
+    saves = {"after-delete": ("m.txt", SAVED)}
+    await world.dies(JOBS["patch"], "before-create:3", saves=saves)
     async with world.reopened() as (_, session):
         assert left_over(world.folder) == []
         found = world.found
-        assert found.pop("a.txt") == SAVED.encode()
-        assert_old_or_new({**found, "a.txt": BEFORE["a.txt"]}, JOBS["patch"])
+        assert found.pop("m.txt") == SAVED.encode()
+        assert_old_or_new({**found, "m.txt": BEFORE["m.txt"]}, JOBS["patch"])
         prompt, _ = await told(session)
         await session.revert(prompt)
-        assert world.found == {**BEFORE, "a.txt": SAVED.encode()}
+        assert world.found == {**BEFORE, "m.txt": SAVED.encode()}
+
+
+async def test_what_cannot_be_put_back_stays_where_it_was_moved(tmp_path: Path) -> None:
+    """A patch that is taken back does not delete the only copy that is left."""
+    world = await World.made(tmp_path)
+    outside = laid_outside(tmp_path, {"x": "x\n", "y": "y\n"})
+    job = patch(
+        f"*** Update File: {outside / 'x'}\n*** Move to: {outside / 'moved x'}",
+        f"*** Update File: {outside / 'y'}\n*** Move to: {outside / 'moved y'}",
+    )
+    # The second deletion fails, and then there is no room for what the first one deleted.
+    saves = {
+        "after-create": (str(outside / "y"), SAVED),
+        "after-delete": (str(outside / "x"), SAVED),
+    }
+    assert await world.runs(job, "steps-done", saves=saves) == 1
+    found = contents_of(outside)
+    assert (found["x"], found["y"], found["moved x"]) == (SAVED, SAVED, "x\n")
+    async with world.reopened() as (_, session):
+        _, error = await told(session)
+    stays = [outside / name for name in ("x", "moved y", "moved x")]
+    assert f"could not be taken back: {', '.join(map(str, stays))}." in error
+
+
+async def test_no_file_makes_room_for_a_folder(tmp_path: Path) -> None:
+    """Nor the other way round, so that no deletion has to come before a write."""
+    world = await World.made(tmp_path)
+    for outside in (world.folder, laid_outside(tmp_path, {})):
+        (outside / "folder").mkdir()
+        for path in (outside / "file", outside / "folder" / "file"):
+            path.write_text("x\n")
+        before = tree(outside)
+        for job in (
+            patch(f"*** Update File: {outside / 'file'}\n*** Move to: {outside / 'file' / 'x'}"),
+            patch(
+                f"*** Delete File: {outside / 'folder' / 'file'}",
+                f"*** Add File: {outside / 'folder'}\n+x",
+            ),
+        ):
+            assert await world.runs(job, "steps-stored") == 1
+            assert tree(outside) == before
 
 
 @pytest.mark.parametrize(
@@ -468,6 +508,72 @@ async def test_outside_of_the_worktree(tmp_path: Path, point: str, swaps: bool) 
         assert [(each.path, each.outcome) for each in receipt.files] == (
             [(str(file), "skipped")] if is_new else []
         )
+
+
+def patch(*files: str) -> Job:
+    """A patch of a few files."""
+    text = "\n".join(["*** Begin Patch", *files, "*** End Patch"])
+    return Job("apply_patch", {"patchText": text}, {})
+
+
+def laid_outside(root: Path, texts: Mapping[str, str]) -> Path:
+    """A folder outside of the worktree, with files."""
+    folder = root / "outside"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def contents_of(folder: Path) -> dict[str, str]:
+    """The text of each file of a folder, kedge's own included."""
+    return {each.name: each.read_text() for each in folder.iterdir()}
+
+
+MOVING = ("before-create", "after-create", "before-set-aside", "after-set-aside", "after-delete")
+
+
+@pytest.mark.parametrize("point", MOVING)
+@pytest.mark.parametrize("protects", [True, False])
+async def test_a_move_where_nothing_is_kept(tmp_path: Path, protects: bool, point: str) -> None:
+    """At any time, one of the two names has the text."""
+    world = await World.made(tmp_path)
+    folder = laid_outside(tmp_path, {"old": "text\n"}) if protects else world.folder
+    (folder / "old").write_text("text\n")
+    job = patch(f"*** Update File: {folder / 'old'}\n*** Move to: {folder / 'new'}")
+    await world.dies(job, point, protects=protects)
+    async with world.reopened(settings=kedge.Settings(snapshots=protects)):
+        found = contents_of(folder)
+    assert {name: found.get(name) for name in ("old", "new")} == {
+        "old": None if point == "after-delete" else "text\n",
+        "new": None if point == "before-create" else "text\n",
+    }
+    assert left_over(folder) == []
+
+
+@pytest.mark.parametrize("other", ["*** Add File: {}/c\n+A", "*** Update File: {}/b\n@@\n-B\n+A"])
+@pytest.mark.parametrize("swaps", [True, False])
+async def test_a_content_that_another_file_was_to_get(
+    tmp_path: Path, other: str, swaps: bool
+) -> None:
+    """It is not anywhere yet: what is beside the first file goes back in place."""
+    world = await World.made(tmp_path)
+    folder = laid_outside(tmp_path, {"a": "A\n", "b": "B\n"})
+    job = patch(f"*** Update File: {folder}/a\n@@\n-A\n+B", other.format(folder))
+    await world.dies(job, "after-exchange" if swaps else "after-set-aside", swaps=swaps)
+    async with world.reopened():
+        assert contents_of(folder) == {"a": "A\n", "b": "B\n"}
+
+
+async def test_a_content_that_another_file_has_by_now(tmp_path: Path) -> None:
+    """Two files that exchange their texts: with the second in place, all is done."""
+    world = await World.made(tmp_path)
+    folder = laid_outside(tmp_path, {"a": "A\n", "b": "B\n"})
+    exchange = (f"*** Update File: {folder}/{name}" for name in "ab")
+    job = patch(f"{next(exchange)}\n@@\n-A\n+B", f"{next(exchange)}\n@@\n-B\n+A")
+    await world.dies(job, "after-exchange:2")
+    async with world.reopened():
+        assert contents_of(folder) == {"a": "B\n", "b": "A\n"}
 
 
 @pytest.mark.parametrize("point", ["before-temporary", "before-exchange", "after-exchange"])

@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -73,6 +73,7 @@ async def test_what_a_person_does_after_the_kill_is_not_the_agents(
     async with at_work(any_place) as scene:
         await scene.does("echo agent > declared; echo agent > shell; echo agent > both")
         await scene.does("mkdir by; echo agent > by/agent; mv edited agents; echo agent > edited")
+        await scene.does("mkdir src; echo agent > src/agent")
         await scene.does("beat")
         await scene.child.kill()
         put(folder / "new", "a morning's work")
@@ -81,14 +82,15 @@ async def test_what_a_person_does_after_the_kill_is_not_the_agents(
         shutil.copy2(tmp_path / "old" / "file", folder / "copied")
         (folder / "gone" / "file").unlink()
         (folder / "renamed").rename(folder / "named")
+        (folder / "src").rename(folder / "lib")
         (tmp_path / "old").rename(folder / "moved in")
         shutil.rmtree(folder / "in")
         (folder / "swapped").rename(tmp_path / "swapped")
         (tmp_path / "other").rename(folder / "swapped")
         found = await scene.recovered()
     agents = [b"agents", b"by/agent", b"edited", b"shell"]
-    persons = [b"both", b"copied", b"declared", b"gone/file", b"in/deep/gone", b"moved in/file"]
-    persons += [b"named", b"new", b"renamed", b"swapped/file"]
+    persons = [b"both", b"copied", b"declared", b"gone/file", b"in/deep/gone", b"lib/agent"]
+    persons += [b"moved in/file", b"named", b"new", b"renamed", b"swapped/file"]
     assert found == dict.fromkeys(agents, "observed") | dict.fromkeys(persons, "shared")
 
 
@@ -262,6 +264,23 @@ def test_a_symlink_on_the_way_says_nothing(tmp_path: Path) -> None:
     gone = NewChange(path=b"folder/file", before=("", 0), after=None, source="observed")
     late = Life(0, os.lstat(tmp_path / "folder").st_ctime_ns + 10**12)
     assert doubted([gone], str(tmp_path), late)[0].source == "shared"
+
+
+@pytest.mark.parametrize(("path", "source"), [("lib/in/f", "shared"), ("new", "observed")])
+def test_a_folder_that_was_renamed_after_the_last_beat(
+    tmp_path: Path, path: str, source: str
+) -> None:
+    """What is in it has the time stamp of before, and a name that a person gave it; a file that
+    lies in no folder has none to be renamed."""
+    put(tmp_path / "src" / "in" / "f", "x")
+    put(tmp_path / "new", "x")
+    at = max((tmp_path / name).stat().st_ctime_ns for name in ("src/in/f", "new"))
+    (tmp_path / "src").rename(tmp_path / "lib")
+    while (tmp_path / "lib").stat().st_ctime_ns <= at:
+        # The clock of files ticks every few milliseconds.
+        (tmp_path / "lib").chmod(0o755)
+    change = replace(OBSERVED, path=path.encode())
+    assert doubted([change], str(tmp_path), Life(0, at + 1))[0].source == source
 
 
 def test_time_stamps_that_are_rounded_down() -> None:

@@ -5,10 +5,11 @@ import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kedge.agent.tools.places import Place, printable
 from kedge.agent.tools.tool import ToolFailure
+from kedge.snapshot.files.folders import remove_if_empty
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.reading import Failure, read_file
 from kedge.snapshot.files.steps import FileWork, RootedStep, Step, taking_back
@@ -59,6 +60,17 @@ class Replacement:
     after: bytes | None
     mode: int | None = None
     """Type and permission bits of a new file; one that exists keeps its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """How far the writing came."""
+
+    done: list[RootedStep] = field(default_factory=list)
+    made: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Folders on the way to files: the root of the step, and the path from there."""
+    stays: list[RootedStep] = field(default_factory=list)
+    """The steps back that could not be done."""
 
 
 def look(place: Place) -> Found:
@@ -117,36 +129,51 @@ def work_of(replacements: Sequence[Replacement]) -> FileWork:
         RootedStep(os.fsencode(each.place.root), _step(number, each, contents))
         for number, each in enumerate(replacements)
     ]
-    # Deletions first, so that a folder can take the place of a file.
-    steps.sort(key=lambda each: isinstance(each.step.want, Present))
+    # Deletions last: until its new name is there, the old one of a moved file may be the only copy.
+    # None of them makes room for a file, as `look` refuses paths through files, and folders.
+    steps.sort(key=lambda each: isinstance(each.step.want, Absent))
     return FileWork(steps=tuple(steps), contents=contents)
 
 
 def put(work: FileWork, *, tag: str) -> None:
     """Write all of it; if one file cannot be written, take back the others and say why."""
-    back = taking_back(work.steps)
-    done: set[bytes] = set()
+    progress = _Progress()
     with ExitStack() as undoing:
-        undoing.callback(_take_back, back, done, work.contents, tag)
-        for each in work.steps:
-            result = _carry_out(each, work.contents, tag)
-            if result.outcome not in _DONE:
-                raise ToolFailure(
-                    f"{printable(each.real)} was not written: {result.reason}. "
-                    "No file was changed; look at it and try again."
-                )
-            if result.outcome is not Outcome.UNCHANGED:
-                done.add(each.real)
-        undoing.pop_all()
+        undoing.callback(_take_back, work, progress, tag)
+        failure = _carry_out_all(work, progress, tag)
+        if failure is None:
+            undoing.pop_all()
+    if failure is not None:
+        names = ", ".join(printable(each.real) for each in progress.stays)
+        changed = f"These could not be taken back: {names}." if names else "No file was changed."
+        raise ToolFailure(f"{failure} {changed} Look at it and try again.")
     work.is_done = True
 
 
-def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], tag: str) -> Result:
+def _carry_out_all(work: FileWork, progress: _Progress, tag: str) -> str | None:
+    """Write until a file cannot be written; why not, if there is one."""
+    for each in work.steps:
+        result = _carry_out(each, work.contents, tag, progress.made)
+        if result.outcome not in _DONE:
+            return f"{printable(each.real)} was not written: {result.reason}."
+        if result.outcome is not Outcome.UNCHANGED:
+            progress.done.append(each)
+    return None
+
+
+def _carry_out(
+    rooted: RootedStep,
+    contents: Mapping[str, bytes],
+    tag: str,
+    made: list[tuple[bytes, bytes]],
+) -> Result:
     with (
         Root(rooted.root) as root,
         Writer(root, contents.__getitem__, tag=tag) as writer,
     ):
-        return writer.put([rooted.step])[0]
+        (result,) = writer.put([rooted.step])
+        made += [(rooted.root, folder) for folder in writer.created]
+        return result
 
 
 def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
@@ -162,10 +189,19 @@ def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
     return Step(number=number, path=wanted.place.below, expect=before, want=want)
 
 
-def _take_back(
-    back: Sequence[RootedStep], done: set[bytes], contents: Mapping[str, bytes], tag: str
-) -> None:
-    """Undo what was done; where somebody saved meanwhile, theirs stays."""
-    for each in back:
-        if each.real in done:
-            _carry_out(each, contents, tag)
+def _take_back(work: FileWork, progress: _Progress, tag: str) -> None:
+    """Undo what was done; where somebody saved meanwhile, theirs stays.
+
+    If a deleted file cannot be put back, new ones stay as well: one may be the only copy of it.
+    """
+    paths = {each.real for each in progress.done}
+    for each in taking_back(work.steps):
+        if each.real not in paths:
+            continue
+        is_lost = any(isinstance(other.step.expect, Absent) for other in progress.stays)
+        is_kept = is_lost and isinstance(each.step.want, Absent)
+        if is_kept or _carry_out(each, work.contents, tag, progress.made).outcome not in _DONE:
+            progress.stays.append(each)
+    for path, folder in reversed(progress.made):
+        with Root(path) as root:
+            remove_if_empty(root, folder)

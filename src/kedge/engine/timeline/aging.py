@@ -55,7 +55,9 @@ def _time_of(root: bytes, change: NewChange, since: int) -> int:
 
     A file's own time stamp tells that, and that of its folder for a file that is gone. One that is
     from before the call does not: the change came with a folder above that was moved or replaced.
+    Nor does that of a file where nothing was: a folder that is renamed leaves it to what is inside.
     """
+    is_new = change.before is None and change.after is not None
     found = 0
     path = os.path.join(root, change.path)
     if change.after is None:
@@ -71,9 +73,9 @@ def _time_of(root: bytes, change: NewChange, since: int) -> int:
             return _NOBODY_KNOWS
         # Of all time stamps the one that nobody can set: a copy may keep the others.
         found = max(found, _latest(status.st_ctime_ns))
-        if found >= since:
-            return found
         path = os.path.dirname(path)
+        if found >= since and (not is_new or len(path) <= len(root)):
+            return found
     return _NOBODY_KNOWS if found < since else found
 
 

@@ -61,13 +61,20 @@ async def put_in_order(
     if not steps:
         return PutInOrder()
     busy = await lock_files(stack, engine.timeline.locks, "/", [_below(each) for each in steps])
+    free = [each for each in steps if _below(each) not in busy]
     # A call that could not write one of its files was taking the others back.
-    both = [each for each in (*steps, *taking_back(steps)) if _below(each) not in busy]
-    own = {each.step.want.blob for each in steps if isinstance(each.step.want, Present)}
-    work = partial(_clean_up, both, call.part_id, lambda blob: blob in own or is_stored(blob))
+    back = [each for each in taking_back(steps) if _below(each) not in busy]
+
+    def is_safe(blob: str) -> bool:
+        return is_stored(blob) or _is_written(blob, free)
+
+    def clean_up_both() -> dict[bytes, str]:
+        reasons = _clean_up(free, call.part_id, is_safe)
+        # What is taken back is the call's own, and not the only copy of anything.
+        return reasons | _clean_up(back, call.part_id, lambda blob: True)
+
     try:
-        reasons = await asyncio.to_thread(work)
-        free = [each for each in steps if _below(each) not in busy]
+        reasons = await asyncio.to_thread(clean_up_both)
         done = await asyncio.to_thread(lambda: [each for each in free if _is_done(each)])
         await asyncio.to_thread(_remove_if_empty, states.missing)
     except (SnapshotError, OSError) as error:
@@ -149,6 +156,14 @@ def _remove_if_empty(folders: Sequence[bytes]) -> None:
     with Root(b"/") as root:
         for folder in sorted(folders, reverse=True):
             remove_if_empty(root, folder.removeprefix(b"/"))
+
+
+def _is_written(blob: str, steps: Sequence[RootedStep]) -> bool:
+    """Whether a file is as one of the steps wants it, and has this content."""
+    return any(
+        isinstance(each.step.want, Present) and each.step.want.blob == blob and _is_done(each)
+        for each in steps
+    )
 
 
 def _is_done(rooted: RootedStep) -> bool:

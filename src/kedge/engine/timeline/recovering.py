@@ -183,7 +183,7 @@ def _note(worktree: str, states: DeclaredStates, order: PutInOrder) -> str:
     if not states.steps:
         return ""
     done = ", ".join(_shown(worktree, step) for step in order.done)
-    notes = [f"Written before that: {done}." if done else "No file was written before that."]
+    notes = [f"Changed before that: {done}." if done else "No file was changed before that."]
     notes += [f"{_shown(worktree, step)}: {reason}." for step, reason in order.troubles]
     return " ".join(notes)
 

@@ -369,6 +369,7 @@ async def test_the_copy_of_a_file_that_became_too_large_is_not_deleted(place: Pl
         session = await engine.sessions.create()
         first = await shell(session)
         put(place.folder / "old", "by a person\n")
+        pass_a_tick()
 
         def work() -> None:
             (place.folder / "old").rename(place.folder / "new")

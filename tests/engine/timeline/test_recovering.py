@@ -90,8 +90,10 @@ async def test_what_a_person_does_after_the_kill_is_not_the_agents(
         found = await scene.recovered()
     agents = [b"agents", b"by/agent", b"edited", b"shell"]
     persons = [b"both", b"copied", b"declared", b"gone/file", b"in/deep/gone", b"lib/agent"]
-    persons += [b"moved in/file", b"named", b"new", b"renamed", b"swapped/file"]
-    assert found == dict.fromkeys(agents, "observed") | dict.fromkeys(persons, "shared")
+    persons += [b"named", b"new", b"renamed"]
+    expected = dict.fromkeys(agents, "observed") | dict.fromkeys(persons, "shared")
+    # These are older than the call: nobody wrote them since.
+    assert found == expected | dict.fromkeys([b"moved in/file", b"swapped/file"], "uncovered")
 
 
 async def test_a_process_that_is_paused_and_then_killed(place: Place) -> None:

@@ -177,8 +177,8 @@ class UnknownEffects:
         mine = [each for each in found if each[2] is not Ownership.NOT_MINE]
         mine.sort(key=lambda each: (each[1].last.end, each[0]))
         unknown = await _uncovered(snapshots, sightings)
-        changes = await self._without_moved_in(snapshots, [_change(*each) for each in mine])
-        return [*changes, *unknown]
+        changes = [*(_change(*each) for each in mine), *unknown]
+        return await self._without_moved_in(snapshots, changes)
 
     async def _without_moved_in(
         self, snapshots: AsyncSnapshots, changes: list[NewChange]

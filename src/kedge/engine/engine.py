@@ -20,6 +20,7 @@ from kedge.engine.events import EventLog
 from kedge.engine.heartbeats import Heartbeat, forget_beats, silent_engines
 from kedge.engine.holding import held, release
 from kedge.engine.owners import machine
+from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
 from kedge.engine.runs import Runs
@@ -88,6 +89,7 @@ class Engine:
         self.random = random
         self.settings = settings
         self.events = EventLog(store, ids, settings.queue_length)
+        self.pieces = Pieces(store)
         self.sessions = Sessions(self)
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
@@ -150,6 +152,7 @@ class Engine:
             # The last is closed first, and each whatever happens to the others.
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
+            parts.push_async_callback(self.pieces.close)
             parts.push_async_callback(self._close_diffs)
             parts.push_async_callback(self._stop_protecting)
             parts.callback(self.processes.close)

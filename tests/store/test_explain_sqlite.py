@@ -42,6 +42,7 @@ SCANS = {
     "trust_list": {"SCAN trust": "all of them are looked at"},
     # One row.
     "clock": {"SCAN CONSTANT ROW": "no table"},
+    "commit_without_sync": {"SCAN CONSTANT ROW": "no table"},
     "event_head": {
         "SCAN CONSTANT ROW": "no table",
     },

@@ -19,6 +19,7 @@ from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
 from kedge.engine.heartbeats import Heartbeat
 from kedge.engine.holding import held, release
+from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
 from kedge.engine.recovery import Recovery
@@ -87,6 +88,7 @@ class Engine:
         self.random = random
         self.settings = settings
         self.events = EventLog(store, ids, settings.queue_length)
+        self.pieces = Pieces(store)
         self.sessions = Sessions(self)
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
@@ -126,6 +128,7 @@ class Engine:
             # The last is closed first, and each whatever happens to the others.
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
+            parts.push_async_callback(self.pieces.close)
             parts.push_async_callback(self._close_diffs)
             parts.push_async_callback(self._stop_protecting)
             parts.callback(self.processes.close)

@@ -233,6 +233,7 @@ class Step:
         """Take back a part that the model began and will say anew."""
         self._check_open()
         self.growing.pop(part_id, None)
+        await self.turn.engine.pieces.forget(part_id)
         message = self.message
         await self.turn._write(
             partial(remove_part, message.sessionID, message.id, part_id, fence=self.turn.fence)

@@ -210,6 +210,25 @@ WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start',
 SELECT data FROM part WHERE session_id = :session_id AND message_pos < :pos AND type = 'step-finish'
 ORDER BY message_pos DESC, id DESC LIMIT 1
 
+-- name: piece_add
+INSERT INTO piece (session_id, part_id, start, data)
+SELECT :session_id, :part_id, :start, :data FROM lease
+WHERE session_id = :session_id AND generation = :generation AND owner IS NOT NULL
+ON CONFLICT (session_id, part_id, start) DO UPDATE SET data = excluded.data
+
+-- name: piece_copy
+INSERT INTO piece (session_id, part_id, start, data)
+SELECT :fork, :id, start, data FROM piece WHERE session_id = :origin AND part_id = :old_id
+
+-- name: piece_parts
+SELECT DISTINCT part_id FROM piece WHERE session_id = :session_id
+
+-- name: piece_drop
+DELETE FROM piece WHERE session_id = :session_id AND part_id = :part_id
+
+-- name: piece_take
+DELETE FROM piece WHERE session_id = :session_id RETURNING part_id, start, data
+
 -- ---- todos
 
 -- name: todo_newest
@@ -300,6 +319,9 @@ SELECT id FROM search_doc WHERE session_id = :session_id LIMIT :limit
 
 -- name: purge_part
 DELETE FROM part WHERE session_id = :session_id
+
+-- name: purge_piece
+DELETE FROM piece WHERE session_id = :session_id
 
 -- name: purge_message
 DELETE FROM message WHERE session_id = :session_id

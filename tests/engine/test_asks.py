@@ -144,7 +144,6 @@ async def test_what_a_killed_process_asked_is_withdrawn(
         assert await child.hear() == "asking"
         ids = await asked(engine, session, 2)
         await child.kill()
-        assert {each.id for each in await engine.asks.permissions()} < set(ids)
     async with any_place.open() as engine:
         assert engine.recovered == [session.id]
         assert await engine.asks.permissions() == []
@@ -157,6 +156,28 @@ async def test_what_a_killed_process_asked_is_withdrawn(
             await engine.asks.reply_permission(permission, "once")
         async with found.turn("Go on"):
             assert await engine.asks.permissions() == []
+
+
+async def test_nobody_answers_a_killed_process(any_place: Place, children: AsyncExitStack) -> None:
+    """From the moment of its death on: an answer that nothing comes of is not acknowledged, and
+    what it asked is no longer listed, though nobody has recovered its session yet."""
+    async with any_place.open() as engine:
+        await engine.upkeep.close()
+        session = await engine.sessions.create("s")
+        child = await children.enter_async_context(Child(any_place, "ask", session.id))
+        assert await child.hear() == "asking"
+        ids = {id[:3]: id for id in await asked(engine, session, 2)}
+        await child.kill()
+        assert await engine.asks.permissions() == []
+        assert await engine.asks.questions() == []
+        with pytest.raises(PermissionNotFound):
+            await engine.asks.reply_permission(ids["per"], "always")
+        with pytest.raises(QuestionNotFound):
+            await engine.asks.reply_question(ids["que"], [["Red"]])
+        with pytest.raises(QuestionNotFound):
+            await engine.asks.reject_question(ids["que"])
+        assert await engine.asks.allowed() == []
+        assert await ends(engine, session) == []
 
 
 async def test_an_abort_withdraws(any_engine: Engine) -> None:

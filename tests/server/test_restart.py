@@ -144,6 +144,13 @@ def server(
             process.kill()
 
 
+def configure(environ: Mapping[str, str], **said: Any) -> None:  # noqa: ANN401 - any configuration
+    """Write the person's own configuration."""
+    path = Path(environ["XDG_CONFIG_HOME"], "opencode", "opencode.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(said))
+
+
 async def ask_all(client: Client, sessions: list[str]) -> None:
     """Give every session something to do that lasts."""
     for number, session in enumerate(sessions):
@@ -211,3 +218,38 @@ async def test_clients_go_on_after_a_kill(tmp_path: Path, kills: int) -> None:
         assert all(each["status"] == {"type": "idle"} for each in truth.values())
         for ear in ears:
             assert ear.known() == truth
+
+
+async def test_dialogs_of_a_killed_server_are_closed(tmp_path: Path) -> None:
+    """Whoever listens anew, without a cursor, hears how everything ended that the sessions asked:
+    what was open is rejected, and what was answered last may not have been heard of."""
+    (tmp_path / "work").mkdir()
+    environ = scratch(tmp_path / "home")
+    configure(environ, permission={"edit": "ask"})
+    with server(tmp_path, environ, 0) as (process, client):
+        one, two = [(await client.post("/session", {})).json["id"] for _ in range(2)]
+        async with listening(client) as ear:
+            assert await ask(client, one, "write a.txt A\nwrite b.txt B", "prompt_async") == 204
+            first = (await ear.until("permission.asked"))[-1].properties["id"]
+            await client.post(f"/permission/{first}/reply", {"reply": "once"})
+            second = (await ear.until("permission.asked"))[-1].properties["id"]
+            assert await ask(client, two, "ask Which? | Red | Blue", "prompt_async") == 204
+            third = (await ear.until("question.asked"))[-1].properties["id"]
+        process.kill()
+    with server(tmp_path, environ, 0) as (_, client):
+        for target in ("/event", "/global/event"):
+            heard = []
+            async with listening(client, target) as ear:
+                for _ in (one, two):
+                    heard += await ear.until("session.status")
+            ended = {
+                each.properties["requestID"]: (each.type, each.properties.get("reply"))
+                for each in heard
+                if each.type.startswith(("permission.", "question."))
+            }
+            assert ended == {
+                first: ("permission.replied", "once"),
+                second: ("permission.replied", "reject"),
+                third: ("question.rejected", None),
+            }
+        assert (await client.post(f"/permission/{second}/reply", {"reply": "once"})).status == 404

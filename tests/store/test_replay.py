@@ -29,7 +29,9 @@ async def life(path: Path) -> tuple[list[StoredEvent], State]:
         asked = [asks.permission(scene, info, "ls"), asks.permission(scene, info, "rm x")]
         for request in asked:
             await scene.write(add_ask, request, fence=fence, now=START)
-        await scene.write(answer_permission, asked[0].id, Answer(reply="once"), now=START)
+        await scene.write(
+            answer_permission, asked[0].id, Answer(reply="once"), alive_in=asks.alive, now=START
+        )
         await scene.fork(info)
         gone = await scene.add_session()
         doomed = scene.user(info)

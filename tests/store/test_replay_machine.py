@@ -260,11 +260,15 @@ class ReplayMachine(RuleBasedStateMachine):
         request = found[n % len(found)].request
         if isinstance(request, PermissionRequest):
             answer = Answer(reply=reply)
-            self.run(self.scene.write(answer_permission, request.id, answer, now=n))
+            self.run(
+                self.scene.write(answer_permission, request.id, answer, alive_in=asks.alive, now=n)
+            )
         elif reply == "reject":
-            self.run(self.scene.write(reject_question, request.id, now=n))
+            self.run(self.scene.write(reject_question, request.id, alive_in=asks.alive, now=n))
         else:
-            self.run(self.scene.write(answer_question, request.id, [["Red"]], now=n))
+            self.run(
+                self.scene.write(answer_question, request.id, [["Red"]], alive_in=asks.alive, now=n)
+            )
 
     @precondition(lambda self: self.live)
     @rule(n=choice)

@@ -10,7 +10,7 @@ When the call that waits is cancelled, or its run ends in any other way, the ask
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,7 +23,7 @@ from kedge.domain.errors import (
     QuestionRejected,
     StoreError,
 )
-from kedge.domain.events import PermissionReplied, QuestionReplied
+from kedge.domain.events import EventProperties, PermissionReplied, QuestionReplied
 from kedge.domain.events import QuestionRejected as QuestionRejectedEvent
 from kedge.domain.ids import check_id
 from kedge.domain.permissions import (
@@ -36,6 +36,7 @@ from kedge.domain.questions import QuestionInfo, QuestionRequest
 from kedge.engine.events import Event
 from kedge.engine.inputs import check_text, check_value, check_values
 from kedge.engine.worktrees import real_path
+from kedge.store.script import Script
 from kedge.store.verbs.asks import (
     WITHDRAWN,
     Answer,
@@ -46,6 +47,7 @@ from kedge.store.verbs.asks import (
     answer_of,
     answer_permission,
     answer_question,
+    ends_of_asks,
     forget_allowed,
     open_asks,
     reject_question,
@@ -144,6 +146,11 @@ class Asks:
         found = await self._open(directory, session)
         return [each.request for each in found if isinstance(each.request, QuestionRequest)]
 
+    async def ends(self, session_id: str, limit: int = 50) -> list[EventProperties]:
+        """How the newest asks of a session ended, as it was told then, oldest first."""
+        script = partial(ends_of_asks, check_id("ses", session_id), limit)
+        return await self._engine.store.scan(script)
+
     async def directory_of(self, id: str) -> str | None:
         """Where the session works that waits for this answer; None if none does."""
         found = await self._open(None, None)
@@ -167,28 +174,20 @@ class Asks:
             raise InvalidInput("reply must be once, always or reject", field="reply")
         said = None if message is None else check_text(message, "message").strip()
         answer = Answer(reply=reply, message=(said or None) if reply == "reject" else None)
-        await self._engine.store.write(
-            partial(
-                answer_permission,
-                check_id("per", id),
-                answer,
-                now=self._engine.clock.now(),
-                session_id=None if session_id is None else check_id("ses", session_id),
-            )
+        session = None if session_id is None else check_id("ses", session_id)
+        await self._write_answer(
+            partial(answer_permission, check_id("per", id), answer, session_id=session)
         )
 
     async def reply_question(self, id: str, answers: Sequence[Sequence[str]]) -> None:
         """Answer questions: for each, in their order, the labels that were chosen."""
         given = check_values(answers, list[str], "answers")
-        now = self._engine.clock.now()
-        await self._engine.store.write(
-            partial(answer_question, check_id("que", id), given, now=now)
-        )
+        script = partial(answer_question, check_id("que", id), given)
+        await self._write_answer(script)
 
     async def reject_question(self, id: str) -> None:
         """Say that questions will not be answered; the turn that asked them ends."""
-        now = self._engine.clock.now()
-        await self._engine.store.write(partial(reject_question, check_id("que", id), now=now))
+        await self._write_answer(partial(reject_question, check_id("que", id)))
 
     async def allowed(self, project_id: str | None = None) -> list[PermissionRule]:
         """What people allowed for good in a project, the engine's own by default."""
@@ -214,7 +213,17 @@ class Asks:
         id = None if session is None else check_id("ses", session)
         place = None if directory is None else real_path(directory)
         found = await self._engine.store.scan(partial(open_asks, id))
-        return [each for each in found if place in (None, each.directory)]
+        # Read after them: what a run asked that has ended since is not open any more.
+        running = await self._engine.runs.statuses() if found else {}
+        return [
+            each
+            for each in found
+            if place in (None, each.directory) and each.request.sessionID in running
+        ]
+
+    async def _write_answer(self, script: Callable[..., Script[None]]) -> None:
+        alive_in, now = self._engine.runs.alive_in, self._engine.clock.now()
+        await self._engine.store.write(partial(script, alive_in=alive_in, now=now))
 
     async def _asked(self, turn: "Turn", request: AskRequest) -> Answer:
         now = self._engine.clock.now()

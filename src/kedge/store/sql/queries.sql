@@ -599,6 +599,10 @@ UPDATE ask SET time_ended = :now, answer = :answer WHERE id = :id AND time_ended
 SELECT a.id, a.kind, a.data, a.time_created, s.directory FROM ask a JOIN session s ON s.id = a.session_id
 WHERE a.session_id = :session_id AND a.time_ended IS NULL ORDER BY a.time_created, a.id
 
+-- name: ask_ended_of_session
+SELECT kind, data, answer FROM ask WHERE session_id = :session_id AND time_ended IS NOT NULL
+ORDER BY time_ended DESC, id DESC LIMIT :limit
+
 -- name: ask_open_all
 SELECT a.id, a.kind, a.data, a.time_created, s.directory FROM ask a JOIN session s ON s.id = a.session_id
 WHERE a.time_ended IS NULL AND s.time_deleted IS NULL

@@ -4,7 +4,7 @@ An ask is open until somebody answers it or its run ends. Only the run itself ca
 can answer. What they allow for good is kept per project.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -30,6 +30,9 @@ from kedge.store.verbs.sessions import about, get_session, lock_live_session, lo
 
 Kind: TypeAlias = Literal["permission", "question"]
 AskRequest: TypeAlias = PermissionRequest | QuestionRequest
+AliveIn: TypeAlias = Callable[[str], Callable[[str, bool], bool]]
+"""Gives the judge of whether a session's run still lives, by its owner and whether the lease has
+expired."""
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -72,16 +75,16 @@ def add_ask(request: AskRequest, *, fence: Fence, now: int) -> Script[Answer | N
 
 
 def answer_permission(
-    id: str, answer: Answer, *, now: int, session_id: str | None = None
+    id: str, answer: Answer, *, alive_in: AliveIn, now: int, session_id: str | None = None
 ) -> Script[None]:
-    """Answer a permission that a session waits for.
+    """Answer a permission that a run waits for.
 
     `always` is remembered for the project, and answers whatever else waits there for no more than
     that. A rejection that says nothing rejects all that the session waits for.
     """
     if answer.reply == "always":
         yield from row("project_lock")
-    info, ask = yield from _open(id, "permission", PermissionNotFound)
+    info, ask = yield from _open(id, "permission", PermissionNotFound, alive_in)
     if session_id is not None and session_id != info.id:
         raise PermissionNotFound(id)
     if not (yield from _end(info, ask, answer, now)):
@@ -95,9 +98,11 @@ def answer_permission(
                 yield from _end(info, other, REJECTED, now)
 
 
-def answer_question(id: str, answers: Sequence[list[str]], *, now: int) -> Script[None]:
+def answer_question(
+    id: str, answers: Sequence[list[str]], *, alive_in: AliveIn, now: int
+) -> Script[None]:
     """Answer a question; what is left out at the end was not answered."""
-    info, ask = yield from _open(id, "question", QuestionNotFound)
+    info, ask = yield from _open(id, "question", QuestionNotFound, alive_in)
     assert isinstance(ask, QuestionRequest)
     missing = len(ask.questions) - len(answers)
     if missing < 0:
@@ -108,9 +113,9 @@ def answer_question(id: str, answers: Sequence[list[str]], *, now: int) -> Scrip
     yield from _end(info, ask, Answer(answers=given), now)
 
 
-def reject_question(id: str, *, now: int) -> Script[None]:
+def reject_question(id: str, *, alive_in: AliveIn, now: int) -> Script[None]:
     """Say that a question will not be answered."""
-    info, ask = yield from _open(id, "question", QuestionNotFound)
+    info, ask = yield from _open(id, "question", QuestionNotFound, alive_in)
     yield from _end(info, ask, REJECTED, now)
 
 
@@ -150,6 +155,15 @@ def open_asks(session_id: str | None = None) -> Script[list[OpenAsk]]:
     return sorted(asks, key=lambda each: (each.time_created, each.request.id))
 
 
+def ends_of_asks(session_id: str, limit: int) -> Script[list[EventProperties]]:
+    """How the newest asks of a session ended, as it was told then, oldest first."""
+    found = yield from rows("ask_ended_of_session", session_id=session_id, limit=limit)
+    return [
+        _ended(_request(kind, data), wire.decode(answer, Answer))
+        for kind, data, answer in reversed(found)
+    ]
+
+
 def allowed_in(project_id: str) -> Script[list[PermissionRule]]:
     """What people allowed for good in a project, oldest first."""
     found = yield from rows("permission_rule_list", project_id=project_id)
@@ -172,9 +186,12 @@ def rules_for(session_id: str) -> Script[tuple[list[PermissionRule], list[Permis
 
 
 def _open(
-    id: str, kind: Kind, missing: type[PermissionNotFound] | type[QuestionNotFound]
+    id: str,
+    kind: Kind,
+    missing: type[PermissionNotFound] | type[QuestionNotFound],
+    alive_in: AliveIn,
 ) -> Script[tuple[SessionInfo, AskRequest]]:
-    """An ask that is open, and its session, which is locked."""
+    """An ask that a living run waits for, and its session, which is locked."""
     found = yield from row("ask_get", id=id)
     if found is None:
         raise missing(id)
@@ -183,7 +200,19 @@ def _open(
     found = yield from row("ask_get", id=id)
     if found is None or found[1] != kind or found[3] is not None:
         raise missing(id)
+    if not (yield from _is_run(locked.info.id, alive_in)):
+        # Whoever recovers the session withdraws it; until then nothing would come of an answer.
+        raise missing(id)
     return locked.info, _request(found[1], found[2])
+
+
+def _is_run(session_id: str, alive_in: AliveIn) -> Script[bool]:
+    lease = yield from row("lease_get", session_id=session_id)
+    now = yield from row("clock")
+    assert now is not None
+    if lease is None or lease[1] is None:
+        return False
+    return alive_in(session_id)(lease[1], lease[2] <= now[0])
 
 
 def _open_of(session_id: str) -> Script[list[AskRequest]]:

@@ -1,6 +1,7 @@
 """Checks of asks: who may ask and answer, what an answer does to others, and that none is left."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from kedge.store.verbs.asks import (
     answer_of,
     answer_permission,
     answer_question,
+    ends_of_asks,
     forget_allowed,
     open_asks,
     reject_question,
@@ -66,6 +68,11 @@ def question(scene: Scene, info: SessionInfo, *texts: str) -> QuestionRequest:
     return QuestionRequest(id=scene.ids.question(), sessionID=info.id, questions=asked)
 
 
+def alive(session_id: str) -> Callable[[str, bool], bool]:
+    """Every run lives."""
+    return lambda owner, expired: True
+
+
 async def _ask(
     scene: Scene, fence: Fence, request: PermissionRequest | QuestionRequest
 ) -> Answer | None:
@@ -76,7 +83,7 @@ async def _ask(
 
 async def _reply(scene: Scene, id: str, answer: Answer) -> None:
     """Answer a permission."""
-    await scene.write(answer_permission, id, answer, now=scene.clock.now())
+    await scene.write(answer_permission, id, answer, alive_in=alive, now=scene.clock.now())
 
 
 async def _waiting(scene: Scene, info: SessionInfo | None = None) -> list[str]:
@@ -188,13 +195,65 @@ async def what_nobody_waits_for_cannot_be_answered(database: Database) -> None:
                 await _reply(scene, id, ONCE)
         for id in ("que_none", wanted.id):
             with refused(QuestionNotFound):
-                await scene.write(answer_question, id, [], now=START)
+                await scene.write(answer_question, id, [], alive_in=alive, now=START)
             with refused(QuestionNotFound):
-                await scene.write(reject_question, id, now=START)
+                await scene.write(reject_question, id, alive_in=alive, now=START)
         with refused(PermissionNotFound):
-            await scene.write(answer_permission, wanted.id, ONCE, now=START, session_id=other.id)
-        await scene.write(answer_permission, wanted.id, ONCE, now=START, session_id=info.id)
+            await scene.write(
+                answer_permission, wanted.id, ONCE, alive_in=alive, now=START, session_id=other.id
+            )
+        await scene.write(
+            answer_permission, wanted.id, ONCE, alive_in=alive, now=START, session_id=info.id
+        )
         assert await _waiting(scene) == [which.id]
+
+
+async def a_run_that_is_dead_is_not_answered(database: Database) -> None:
+    """Though nobody has withdrawn yet what it asked."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        wanted, which = permission(scene, info, "ls"), question(scene, info, "Which?")
+        for request in (wanted, which):
+            await _ask(scene, fence, request)
+        start = await _head(scene)
+
+        def dead(session_id: str) -> Callable[[str, bool], bool]:
+            assert session_id == info.id
+            return lambda owner, expired: False
+
+        with refused(PermissionNotFound):
+            await scene.write(answer_permission, wanted.id, ALWAYS, alive_in=dead, now=START)
+        with refused(QuestionNotFound):
+            await scene.write(answer_question, which.id, [], alive_in=dead, now=START)
+        with refused(QuestionNotFound):
+            await scene.write(reject_question, which.id, alive_in=dead, now=START)
+        assert await scene.events(start) == []
+        assert await scene.read(allowed_in, info.projectID) == []
+
+
+async def the_ends_of_asks_are_told_again(database: Database) -> None:
+    """The newest ones, oldest first, as they were told when they ended; open ones have no end."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        start = await _head(scene)
+        one, two = permission(scene, info, "ls"), question(scene, info, "Which?")
+        three, open = permission(scene, info, "rm x"), permission(scene, info, "mv x y")
+        for request in (one, two, three, open):
+            await _ask(scene, fence, request)
+        await _reply(scene, one.id, ONCE)
+        scene.clock.advance(1)
+        now = scene.clock.now()
+        await scene.write(answer_question, two.id, [["Red"]], alive_in=alive, now=now)
+        scene.clock.advance(1)
+        await scene.write(withdraw_ask, info.id, three.id, now=scene.clock.now())
+        ends = await scene.read(ends_of_asks, info.id, 50)
+        assert [(each.type, msgspec.to_builtins(each)) for each in ends] == [
+            each for each in await _told(scene, start) if "requestID" in each[1]
+        ]
+        assert await scene.read(ends_of_asks, info.id, 2) == ends[1:]
+        assert await scene.read(ends_of_asks, (await scene.add_session()).id, 50) == []
 
 
 async def a_rejection_rejects_what_else_the_session_waits_for(database: Database) -> None:
@@ -350,17 +409,17 @@ async def a_question_is_answered(database: Database) -> None:
         which = question(scene, info, "One?", "Two?")
         await _ask(scene, fence, which)
         with refused(InvalidInput):
-            await scene.write(answer_question, which.id, [[], [], []], now=START)
+            await scene.write(answer_question, which.id, [[], [], []], alive_in=alive, now=START)
         with refused(TooLarge):
-            await scene.write(answer_question, which.id, [["x" * 2**20]], now=START)
+            await scene.write(answer_question, which.id, [["x" * 2**20]], alive_in=alive, now=START)
         start = await _head(scene)
-        await scene.write(answer_question, which.id, [["Red"]], now=START)
+        await scene.write(answer_question, which.id, [["Red"]], alive_in=alive, now=START)
         assert await scene.read(answer_of, which.id) == Answer(answers=[["Red"], []])
         answered = {"sessionID": info.id, "requestID": which.id, "answers": [["Red"], []]}
         assert await _told(scene, start) == [("question.replied", answered)]
         again = question(scene, info, "Three?")
         await _ask(scene, fence, again)
-        await scene.write(reject_question, again.id, now=START)
+        await scene.write(reject_question, again.id, alive_in=alive, now=START)
         rejected = {"sessionID": info.id, "requestID": again.id}
         assert (await _told(scene, start))[-1] == ("question.rejected", rejected)
         assert await scene.read(answer_of, again.id) == REJECTED

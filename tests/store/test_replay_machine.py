@@ -250,7 +250,7 @@ class ReplayMachine(RuleBasedStateMachine):
             if question
             else asks.permission(self.scene, info, f"tool{n % 3} x")
         )
-        self.run(self.scene.write(add_ask, request, fence=fence, now=n))
+        self.run(self.scene.write(add_ask, request, fence=fence, is_open=asks.THERE.is_open, now=n))
 
     @rule(n=choice, reply=st.sampled_from(["once", "always", "reject"]))
     def reply(self, n: int, reply: PermissionReply) -> None:
@@ -261,13 +261,13 @@ class ReplayMachine(RuleBasedStateMachine):
         if isinstance(request, PermissionRequest):
             answer = Answer(reply=reply)
             self.run(
-                self.scene.write(answer_permission, request.id, answer, alive_in=asks.alive, now=n)
+                self.scene.write(answer_permission, request.id, answer, owners=asks.THERE, now=n)
             )
         elif reply == "reject":
-            self.run(self.scene.write(reject_question, request.id, alive_in=asks.alive, now=n))
+            self.run(self.scene.write(reject_question, request.id, owners=asks.THERE, now=n))
         else:
             self.run(
-                self.scene.write(answer_question, request.id, [["Red"]], alive_in=asks.alive, now=n)
+                self.scene.write(answer_question, request.id, [["Red"]], owners=asks.THERE, now=n)
             )
 
     @precondition(lambda self: self.live)

@@ -150,6 +150,7 @@ class Engine:
             # The last is closed first, and each whatever happens to the others.
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
+            parts.push_async_callback(self.asks._close)
             parts.push_async_callback(self._close_diffs)
             parts.push_async_callback(self._stop_protecting)
             parts.callback(self.processes.close)

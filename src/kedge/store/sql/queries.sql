@@ -612,14 +612,23 @@ SELECT a.time_created, a.id, a.data, s.data FROM ask a JOIN session s ON s.id = 
 WHERE a.time_ended IS NULL AND a.kind = 'permission' AND s.project_id = :project_id AND s.time_deleted IS NULL
 
 -- name: permission_rule_add
-INSERT INTO permission_rule (project_id, permission, pattern, time_created)
-VALUES (:project_id, :permission, :pattern, :now) ON CONFLICT (project_id, permission, pattern) DO NOTHING
+INSERT INTO permission_rule (project_id, permission, pattern, owner, time_created, time_expires)
+VALUES (:project_id, :permission, :pattern, :owner, :now, :time_expires)
+ON CONFLICT (project_id, permission, pattern, owner) DO NOTHING
 
 -- name: permission_rule_list
-SELECT permission, pattern FROM permission_rule WHERE project_id = :project_id ORDER BY permission, pattern
+SELECT permission, pattern, owner, time_created, time_expires FROM permission_rule
+WHERE project_id = :project_id ORDER BY permission, pattern, owner
 
 -- name: permission_rule_drop
-DELETE FROM permission_rule WHERE project_id = :project_id
+DELETE FROM permission_rule
+WHERE project_id = :project_id AND permission = :permission AND pattern = :pattern AND owner = :owner
+
+-- name: permission_rule_renew
+UPDATE permission_rule SET time_expires = :time_expires WHERE owner = :owner
+
+-- name: permission_rule_end
+DELETE FROM permission_rule WHERE owner = :owner
 
 -- name: purge_ask
 DELETE FROM ask WHERE session_id = :session_id

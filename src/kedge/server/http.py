@@ -24,6 +24,11 @@ _MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
 _HEADER_PATIENCE = 60_000
 """Milliseconds in which the head of the next request has to be there. As long as clients keep idle
 connections: one that the server closes first may just be about to be used."""
+SEND_PATIENCE = 30
+"""Seconds after which the kernel closes the socket of a client that takes nothing of what was sent:
+it does not read, or its machine is gone."""
+IDLE_PATIENCE = 60
+"""Seconds after which a client that nothing was sent to is asked for a sign of life."""
 _END_PATIENCE = 0.5
 """Seconds in which connections end that nobody needs any more."""
 
@@ -39,6 +44,7 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
         raise CannotListen(f"{settings.hostname} is no address of this machine: {error}") from None
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _limit_silence(made)
         made.bind(address)
         made.listen(_BACKLOG)
     except OSError as error:
@@ -49,6 +55,20 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
         ) from None
     made.setblocking(False)
     return made
+
+
+def _limit_silence(listener: socket.socket) -> None:
+    """Have the kernel let go of clients that are silent for too long; those that are accepted
+    inherit it. Nobody else can: granian waits for as long as a client takes nothing."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_USER_TIMEOUT", SEND_PATIENCE * 1000),
+        ("TCP_KEEPIDLE", IDLE_PATIENCE),
+        ("TCP_KEEPINTVL", IDLE_PATIENCE // 4),
+    ):
+        # Not every system knows all of them.
+        if hasattr(socket, name):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def url_of(hostname: str, listener: socket.socket) -> str:

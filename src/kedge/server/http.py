@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.domain.errors import CannotListen
 from kedge.server.gate import Gate
+from kedge.server.overflow import Overflow
 from kedge.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 _BACKLOG = 1024
 _MOST_CONNECTIONS = 4096
+_LEAST_CONNECTIONS = 8
 _MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
+_OWN_DESCRIPTORS = 48
+"""What the server itself may need: about 30 for its files and threads, the rest for commands."""
 _HEADER_PATIENCE = 60_000
 """Milliseconds in which the head of the next request has to be there. As long as clients keep idle
 connections: one that the server closes first may just be about to be used."""
@@ -78,8 +82,16 @@ def url_of(hostname: str, listener: socket.socket) -> str:
 
 @asynccontextmanager
 async def http_server(app: Gate, listener: socket.socket) -> AsyncIterator[Callable[[], None]]:
-    server = _server(app, listener)
-    stop_accepting: Callable[[], None] = server.stop
+    connections = _connections()
+    overflow = Overflow(listener, connections)
+    server = _server(app, listener, connections)
+
+    stop: Callable[[], None] = server.stop
+
+    def stop_accepting() -> None:
+        overflow.close()
+        stop()
+
     serving = asyncio.create_task(server.serve())
     try:
         yield stop_accepting
@@ -93,6 +105,18 @@ async def http_server(app: Gate, listener: socket.socket) -> AsyncIterator[Calla
 def _connections() -> int:
     """How many clients may be connected at once, idle ones included: some systems allow a process
     few descriptors unless it asks for more, and files and programs need them too."""
+    allowed = _descriptors()
+    connections = min(_MOST_CONNECTIONS, allowed // 2, allowed - _OWN_DESCRIPTORS)
+    if connections < _LEAST_CONNECTIONS:
+        raise CannotListen(
+            f"this process may open {allowed} files, and a server needs"
+            f" {_OWN_DESCRIPTORS + _LEAST_CONNECTIONS}; allow it more with `ulimit -n`"
+        )
+    return connections
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have, after asking for as many as could be of use."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed < _MOST_DESCRIPTORS:
         wanted = (
@@ -100,11 +124,10 @@ def _connections() -> int:
         )
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, wanted), most))
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(_MOST_CONNECTIONS, allowed // 2)
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _server(app: Gate, listener: socket.socket) -> "Server":
+def _server(app: Gate, listener: socket.socket, connections: int) -> "Server":
     from granian._granian import SocketHolder
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
@@ -128,7 +151,7 @@ def _server(app: Gate, listener: socket.socket) -> "Server":
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
         websockets=False,
-        backpressure=_connections(),
+        backpressure=connections,
         log_enabled=False,
         http1_settings=HTTP1Settings(header_read_timeout=_HEADER_PATIENCE),
     )

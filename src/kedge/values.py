@@ -30,7 +30,12 @@ from kedge.domain.parts import (
     ToolRunning,
     ToolTime,
 )
-from kedge.domain.permissions import PermissionRequest, PermissionRule, ToolCallRef
+from kedge.domain.permissions import (
+    AllowedPermission,
+    PermissionRequest,
+    PermissionRule,
+    ToolCallRef,
+)
 from kedge.domain.projects import Project
 from kedge.domain.questions import QuestionInfo, QuestionOption, QuestionRequest
 from kedge.domain.receipts import Receipt, ReceiptEntry, ReceiptOutcome
@@ -50,6 +55,7 @@ from kedge.domain.trees import TreeEntry
 __all__ = [
     "AgentInfo",
     "AgentPart",
+    "AllowedPermission",
     "AssistantMessage",
     "Busy",
     "CacheCount",

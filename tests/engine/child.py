@@ -156,6 +156,13 @@ async def reply(engine: Engine, id: str) -> None:
     say("replied")
 
 
+async def allow(engine: Engine, id: str) -> None:
+    """Allow what another process waits for, for as long as this one lives."""
+    await engine.asks.reply_permission(id, "always")
+    say("allowed")
+    await told()
+
+
 async def rename(engine: Engine, session_id: str, count: str) -> None:
     """Give a session many titles, each its own transaction."""
     session = await engine.sessions.get(session_id)
@@ -195,6 +202,7 @@ ROLES = {
             obey_alive,
             ask,
             reply,
+            allow,
             rename,
             abort,
             delete,

@@ -52,6 +52,9 @@ class MemoryStore:
 
     scan = write = write_bulk = write_durable = read
 
+    def check(self) -> None:
+        return
+
     def run_blocking(self, script: ScriptMaker[T], /) -> T:
         return drive(script(), self._execute)[0]
 

@@ -6,9 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from kedge import Settings
+from kedge.domain import wire
 from kedge.domain.errors import (
     EngineClosed,
     InvalidId,
@@ -28,10 +30,13 @@ from kedge.domain.status import Idle
 from kedge.engine import asks
 from kedge.engine.asks import Reply
 from kedge.engine.engine import Engine
+from kedge.engine.owners import Owner
 from kedge.engine.session import Session
 from kedge.engine.turns import Turn
-from kedge.store.script import ScriptMaker
-from kedge.store.verbs.leases import take_over
+from kedge.store.script import ScriptMaker, rows
+from kedge.store.verbs.asks import Answer, answer_permission
+from kedge.store.verbs.leases import renew_leases, take_over
+from kedge.store.verbs.rules import Holder
 from tests.engine.children import Child
 from tests.engine.logs import cycles
 from tests.engine.places import Place, stored_log
@@ -144,7 +149,6 @@ async def test_what_a_killed_process_asked_is_withdrawn(
         assert await child.hear() == "asking"
         ids = await asked(engine, session, 2)
         await child.kill()
-        assert {each.id for each in await engine.asks.permissions()} < set(ids)
     async with any_place.open() as engine:
         assert engine.recovery.sessions == [session.id]
         assert await engine.asks.permissions() == []
@@ -157,6 +161,28 @@ async def test_what_a_killed_process_asked_is_withdrawn(
             await engine.asks.reply_permission(permission, "once")
         async with found.turn("Go on"):
             assert await engine.asks.permissions() == []
+
+
+async def test_nobody_answers_a_killed_process(any_place: Place, children: AsyncExitStack) -> None:
+    """From the moment of its death on: an answer that nothing comes of is not acknowledged, and
+    what it asked is no longer listed, though nobody has recovered its session yet."""
+    async with any_place.open() as engine:
+        await engine.upkeep.close()
+        session = await engine.sessions.create("s")
+        child = await children.enter_async_context(Child(any_place, "ask", session.id))
+        assert await child.hear() == "asking"
+        ids = {id[:3]: id for id in await asked(engine, session, 2)}
+        await child.kill()
+        assert await engine.asks.permissions() == []
+        assert await engine.asks.questions() == []
+        with pytest.raises(PermissionNotFound):
+            await engine.asks.reply_permission(ids["per"], "always")
+        with pytest.raises(QuestionNotFound):
+            await engine.asks.reply_question(ids["que"], [["Red"]])
+        with pytest.raises(QuestionNotFound):
+            await engine.asks.reject_question(ids["que"])
+        assert await engine.asks.allowed() == []
+        assert await ends(engine, session) == []
 
 
 async def test_an_abort_withdraws(any_engine: Engine) -> None:
@@ -280,7 +306,7 @@ async def test_a_rejection_says_so_to_all_calls_of_the_session(any_engine: Engin
         assert await two == await three == Reply("reject")
 
 
-async def test_always_is_remembered_for_the_project_alone(any_place: Place) -> None:
+async def test_what_lasts_is_remembered_for_the_project_alone(any_place: Place) -> None:
     """It survives a restart, answers at once, and can be forgotten; another folder asks again."""
     elsewhere = any_place.folder.parent / "elsewhere"
     elsewhere.mkdir()
@@ -292,11 +318,14 @@ async def test_always_is_remembered_for_the_project_alone(any_place: Place) -> N
             waiting(ls(engine, turn)) as two,
         ):
             ids = await asked(engine, session, 2)
-            await engine.asks.reply_permission(ids[0], "always", "a message has no meaning here")
+            await engine.asks.reply_permission(
+                ids[0], "always", "a message has no meaning here", lasting=True
+            )
             assert await one == await two == Reply("always")
     async with any_place.open() as engine:
         allow = PermissionRule(permission="bash", pattern="ls *", action="allow")
-        assert await engine.asks.allowed() == [allow]
+        [allowed] = await engine.asks.allowed()
+        assert (allowed.rule, allowed.lasting) == (allow, True)
         session = await engine.sessions.create("again")
         assert await engine.asks.rules(session.id) == ([], [allow])
         async with session.turn("Work") as turn:
@@ -307,7 +336,97 @@ async def test_always_is_remembered_for_the_project_alone(any_place: Place) -> N
             [id] = await asked(engine, other)
             await engine.asks.reply_permission(id, "reject")
             assert await task == Reply("reject")
-        assert await engine.asks.forget_allowed() == 1
+        assert await engine.asks.forget_allowed(id="rule_other") == 0
+        assert await engine.asks.forget_allowed("elsewhere", id=allowed.id) == 0
+        assert await engine.asks.allowed() == [allowed]
+        assert await engine.asks.forget_allowed(id=allowed.id) == 1
+        assert await engine.asks.allowed() == []
+
+
+async def test_always_ends_with_the_engine_that_took_it(any_place: Place) -> None:
+    """Until then every engine on the database keeps to it; one that was given to two engines ends
+    with the later of them."""
+    async with any_place.open() as engine:
+        session = await engine.sessions.create("s")
+        async with session.turn("Work") as turn:
+            async with any_place.open() as first:
+                async with any_place.open() as second:
+                    async with waiting(ls(engine, turn)) as task:
+                        [id] = await asked(engine, session)
+                        await second.asks.reply_permission(id, "always")
+                        assert await task == Reply("always")
+                    assert await ls(engine, turn) == Reply("always")
+                    [allowed] = await first.asks.allowed()
+                    assert not allowed.lasting
+                    assert await engine.asks.rules(session.id) == ([], [allowed.rule])
+                    # It answers what else waits, so that this one has to need a little more.
+                    more = engine.asks.permission(
+                        turn, "bash", ["ls x", "rm x"], always=["ls *", "rm *"]
+                    )
+                    async with waiting(more) as task:
+                        _, id = await asked(engine, session, 2)
+                        await first.asks.reply_permission(id, "always")
+                        await task
+                patterns = [each.pattern for each in await engine.asks.allowed()]
+                assert patterns == ["ls *", "rm *"]
+            project = engine.project.id
+            assert (
+                await engine.store.read(lambda: rows("permission_rule_list", project_id=project))
+                == []
+            )
+            async with waiting(ls(engine, turn)) as task:
+                *_, id = await asked(engine, session, 3)
+                await engine.asks.reply_permission(id, "once")
+                assert await task == Reply("once")
+
+
+async def test_always_ends_with_a_process_that_is_killed(
+    any_place: Place, children: AsyncExitStack
+) -> None:
+    """Nothing of it is left from that moment on, and its rows go when the next rule is given."""
+    async with any_place.open() as engine:
+        session = await engine.sessions.create("s")
+        async with session.turn("Work") as turn:
+            async with waiting(ls(engine, turn)) as task:
+                [id] = await asked(engine, session)
+                child = await children.enter_async_context(Child(any_place, "allow", id))
+                assert await child.hear() == "allowed"
+                assert await task == Reply("always")
+            assert [each.pattern for each in await engine.asks.allowed()] == ["ls *"]
+            await child.kill()
+            assert await engine.asks.allowed() == []
+            assert await engine.asks.rules(session.id) == ([], [])
+            async with waiting(ls(engine, turn)) as task:
+                _, id = await asked(engine, session, 2)
+                await engine.asks.reply_permission(id, "always", lasting=True)
+                await task
+        project = engine.project.id
+        found = await engine.store.read(lambda: rows("permission_rule_list", project_id=project))
+        assert [(pattern, owner) for _, pattern, owner, *_ in found] == [("ls *", "")]
+
+
+async def test_always_ends_with_an_engine_elsewhere_that_is_silent(any_place: Place) -> None:
+    """Whether an engine of another machine lives, only its renewals tell."""
+    async with any_place.open(settings=Settings(lease_time=1000.0)) as engine:
+        session = await engine.sessions.create("s")
+        here = wire.decode(engine.runs.owner, Owner)
+        foreign = wire.encode(msgspec.structs.replace(here, machine="another"))
+        async with session.turn("Work") as turn, waiting(ls(engine, turn)) as task:
+            [id] = await asked(engine, session)
+            script = partial(
+                answer_permission,
+                id,
+                Answer(reply="always"),
+                owners=engine.runs,
+                now=0,
+                holder=Holder(foreign, -1),
+            )
+            await engine.store.write(script)
+            await task
+        assert await engine.asks.allowed() == []
+        await engine.store.write(partial(renew_leases, foreign, ttl=10**6))
+        assert [each.pattern for each in await engine.asks.allowed()] == ["ls *"]
+        await engine.store.write(partial(renew_leases, foreign, ttl=-1))
         assert await engine.asks.allowed() == []
 
 

@@ -62,7 +62,7 @@ async def test_a_killed_process_loses_fifty_milliseconds(
         child = Child(any_place, "speak", session.id, kind, str(last))
         assert await (await children.enter_async_context(child)).hear_all() == []
     async with any_place.open() as engine:
-        assert engine.recovered == [session.id]
+        assert engine.recovery.sessions == [session.id]
         (text,) = await texts(await engine.sessions.get(session.id))
         assert SAID.startswith(text)
         assert len(text) >= last - 4
@@ -84,7 +84,8 @@ async def test_what_was_said_before_a_silence_is_stored(
                 pass
         await child.kill()
         assert await texts(session) == [""], "no event has told it"
-        assert await engine.runs.recover() == [session.id]
+        await engine.recovery.recover()
+        assert engine.recovery.sessions == [session.id]
         assert await texts(session) == ["half a sen"]
 
 

@@ -31,14 +31,22 @@ class Process:
         return int(told.stdout) * 1024
 
 
+def limited(command: list[str], descriptors: int) -> list[str]:
+    """A command that may have only so many descriptors."""
+    return ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
+
+
 @contextmanager
-def served_apart(root: Path) -> Iterator[Process]:
-    """Serve a folder with a file, with an empty home; at the end it goes, and nothing broke."""
+def served_apart(root: Path, *, descriptors: int | None = None) -> Iterator[Process]:
+    """Serve a folder with a file, with an empty home, and perhaps with few descriptors; at the end
+    it goes, and nothing broke."""
     directory = root / "project"
     directory.mkdir()
     (directory / "a.txt").write_text("hello\n")
     complaints = root / "complaints"
     command = [sys.executable, "-m", "kedge", "serve", "--port", "0"]
+    if descriptors is not None:
+        command = limited(command, descriptors)
     with (
         complaints.open("w") as stderr,
         subprocess.Popen(

@@ -91,6 +91,51 @@ async def test_permissions_that_nobody_asked_for(served: Served) -> None:
     assert other.status == 404
 
 
+async def allow(served: Served, word: str, **said: Any) -> bool:  # noqa: ANN401 - as on the wire
+    """Have a file written, and say `always` if somebody is asked; tells whether that was so."""
+    async with asking(served, f"write {word}.txt {word}\nsay done") as (_, heard, turn):
+        waiting = asyncio.create_task(heard.asked(PermissionAsked))
+        await asyncio.wait({waiting, turn}, return_when=asyncio.FIRST_COMPLETED)
+        was_asked = waiting.done()
+        if was_asked:
+            reply = {"reply": "always", **said}
+            assert (await served.post(f"/permission/{waiting.result().id}/reply", reply)).json
+        waiting.cancel()
+        assert (await turn).json["info"]["finish"] == "stop"
+    return was_asked
+
+
+async def test_always_ends_with_the_server(world: World) -> None:
+    """As the dialog of OpenCode's terminal UI says; unless it is said to last."""
+    world.configure(permission={"edit": "ask"})
+    async with serve(world) as served:
+        assert await allow(served, "one")
+        assert not await allow(served, "two")
+        [rule] = (await served.get("/permission/allowed")).json
+        assert (rule["permission"], rule["pattern"], rule["lasting"]) == ("edit", "*", False)
+    async with serve(world) as served:
+        assert (await served.get("/permission/allowed")).json == []
+        assert await allow(served, "three", lasting=True)
+    async with serve(world) as served:
+        assert not await allow(served, "four")
+
+
+async def test_what_is_allowed_can_be_taken_back(world: World) -> None:
+    """One thing after the other; what is not there is not found."""
+    world.configure(permission={"edit": "ask"})
+    async with serve(world) as served:
+        for lasting in (True, False):
+            assert await allow(served, "one", lasting=lasting)
+            [rule] = (await served.get("/permission/allowed")).json
+            assert rule["lasting"] is lasting
+            path = f"/permission/allowed/{rule['id']}"
+            elsewhere = await served.delete(f"{path}?directory={world.root}")
+            assert (elsewhere.status, elsewhere.json["name"]) == (404, "NotFoundError")
+            assert (await served.delete(path)).json is True
+            assert (await served.get("/permission/allowed")).json == []
+            assert (await served.delete(path)).status == 404
+
+
 async def test_a_question(served: Served) -> None:
     """It is listed while the turn waits; the model hears the answer."""
     async with asking(served, "ask Which colour? | Red | Blue\nshow") as (session, heard, turn):

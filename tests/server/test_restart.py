@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,13 @@ async def newest(client: Client) -> str:
         return greeting.cursor
 
 
+def configure(environ: Mapping[str, str], **said: Any) -> None:  # noqa: ANN401 - any configuration
+    """Write the person's own configuration."""
+    path = Path(environ["XDG_CONFIG_HOME"], "opencode", "opencode.json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(said))
+
+
 async def ask_all(client: Client, sessions: list[str]) -> None:
     """Give every session something to do that lasts."""
     for number, session in enumerate(sessions):
@@ -226,3 +234,38 @@ async def _closed_answer(client: Client, session: str) -> Any:  # noqa: ANN401 -
 def _made_at(event: Heard) -> int:
     """Milliseconds of the clock of the server; they wrap, but not within a test."""
     return int(event.event["id"][4:16], 16) // 4096
+
+
+async def test_dialogs_of_a_killed_server_are_closed(tmp_path: Path) -> None:
+    """Whoever listens anew, without a cursor, hears how everything ended that the sessions asked:
+    what was open is rejected, and what was answered last may not have been heard of."""
+    (tmp_path / "work").mkdir()
+    environ = scratch(tmp_path / "home")
+    configure(environ, permission={"edit": "ask"})
+    with server(tmp_path, environ, 0) as (process, client):
+        one, two = [(await client.post("/session", {})).json["id"] for _ in range(2)]
+        async with listening(client) as ear:
+            assert await ask(client, one, "write a.txt A\nwrite b.txt B", "prompt_async") == 204
+            first = (await ear.until("permission.asked"))[-1].properties["id"]
+            await client.post(f"/permission/{first}/reply", {"reply": "once"})
+            second = (await ear.until("permission.asked"))[-1].properties["id"]
+            assert await ask(client, two, "ask Which? | Red | Blue", "prompt_async") == 204
+            third = (await ear.until("question.asked"))[-1].properties["id"]
+        process.kill()
+    with server(tmp_path, environ, 0) as (_, client):
+        for target in ("/event", "/global/event"):
+            heard = []
+            async with listening(client, target) as ear:
+                for _ in (one, two):
+                    heard += await ear.until("session.status")
+            ended = {
+                each.properties["requestID"]: (each.type, each.properties.get("reply"))
+                for each in heard
+                if each.type.startswith(("permission.", "question."))
+            }
+            assert ended == {
+                first: ("permission.replied", "once"),
+                second: ("permission.replied", "reject"),
+                third: ("question.rejected", None),
+            }
+        assert (await client.post(f"/permission/{second}/reply", {"reply": "once"})).status == 404

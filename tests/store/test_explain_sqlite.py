@@ -55,6 +55,7 @@ SCANS = {
 SORTS = {
     "search_hits": "the hits of one page, found in their order already",
     "search_sessions": "matches are grouped by session before they are ranked",
+    "ask_ended_of_session": "the asks of one session that was cut off, for those who come back",
     "event_sessions": "the sessions of one stretch of the log, each once",
 }
 """Queries that may sort, each with the reason."""

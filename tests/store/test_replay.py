@@ -28,8 +28,10 @@ async def life(path: Path) -> tuple[list[StoredEvent], State]:
         fence = await scene.acquire(info)
         asked = [asks.permission(scene, info, "ls"), asks.permission(scene, info, "rm x")]
         for request in asked:
-            await scene.write(add_ask, request, fence=fence, now=START)
-        await scene.write(answer_permission, asked[0].id, Answer(reply="once"), now=START)
+            await scene.write(add_ask, request, fence=fence, is_open=asks.THERE.is_open, now=START)
+        await scene.write(
+            answer_permission, asked[0].id, Answer(reply="once"), owners=asks.THERE, now=START
+        )
         await scene.fork(info)
         gone = await scene.add_session()
         doomed = scene.user(info)

@@ -250,7 +250,7 @@ class ReplayMachine(RuleBasedStateMachine):
             if question
             else asks.permission(self.scene, info, f"tool{n % 3} x")
         )
-        self.run(self.scene.write(add_ask, request, fence=fence, now=n))
+        self.run(self.scene.write(add_ask, request, fence=fence, is_open=asks.THERE.is_open, now=n))
 
     @rule(n=choice, reply=st.sampled_from(["once", "always", "reject"]))
     def reply(self, n: int, reply: PermissionReply) -> None:
@@ -260,11 +260,15 @@ class ReplayMachine(RuleBasedStateMachine):
         request = found[n % len(found)].request
         if isinstance(request, PermissionRequest):
             answer = Answer(reply=reply)
-            self.run(self.scene.write(answer_permission, request.id, answer, now=n))
+            self.run(
+                self.scene.write(answer_permission, request.id, answer, owners=asks.THERE, now=n)
+            )
         elif reply == "reject":
-            self.run(self.scene.write(reject_question, request.id, now=n))
+            self.run(self.scene.write(reject_question, request.id, owners=asks.THERE, now=n))
         else:
-            self.run(self.scene.write(answer_question, request.id, [["Red"]], now=n))
+            self.run(
+                self.scene.write(answer_question, request.id, [["Red"]], owners=asks.THERE, now=n)
+            )
 
     @precondition(lambda self: self.live)
     @rule(n=choice)

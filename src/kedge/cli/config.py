@@ -1,21 +1,26 @@
-"""`kedge config`: the merged configuration of a folder, as JSON with comments."""
+"""`kedge config`: the merged configuration of a folder, as JSON with comments; and what people
+allowed there."""
 
 import argparse
 import asyncio
 import json
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kedge.cli.places import add_place, open_place
 
 if TYPE_CHECKING:
     from kedge.config.values import Config
+    from kedge.domain.permissions import AllowedPermission
 
 _ABOUT = """\
 Print the configuration of a folder as kedge has merged it, without secrets: JSON, and as comments
 the files it comes from (the last wins), what of them is ignored, and which model answers when
 neither a prompt nor the session names one.
+
+What you allowed with "always" while an agent worked here is no part of that: --allowed lists it.
 """
 
 
@@ -25,14 +30,66 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         "config", help="print the merged configuration of a folder", description=_ABOUT
     )
     add_place(command)
+    what = command.add_mutually_exclusive_group()
+    what.add_argument(
+        "--allowed", action="store_true", help='list what was allowed in this project by "always"'
+    )
+    what.add_argument("--forget", metavar="ID", help="ask again for one thing of that list")
+    what.add_argument("--forget-all", action="store_true", help="ask again for all of it")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out."""
-    for line in asyncio.run(_lines(options)):
+    if options.allowed:
+        lines = _allowed(options)
+    elif options.forget is not None or options.forget_all:
+        lines = _forget(options)
+    else:
+        lines = _lines(options)
+    for line in asyncio.run(lines):
         print(line)
     return 0
+
+
+async def _allowed(options: argparse.Namespace) -> list[str]:
+    import kedge
+    from kedge.config.naming import printable
+
+    async with kedge.open(
+        options.directory, data_dir=options.data, database=options.database
+    ) as engine:
+        found = await engine.asks.allowed()
+        worktree = engine.place.worktree
+    if not found:
+        return [printable(f"nothing is allowed in {worktree} beyond its configuration")]
+    lines = []
+    for each in found:
+        since = datetime.fromtimestamp(each.time / 1000).astimezone()
+        until = "for good" if each.lasting else "until its server ends"
+        lines.append(f"{each.id}  {_named(each)}  {until}, since {since:%Y-%m-%d %H:%M}")
+    return lines
+
+
+async def _forget(options: argparse.Namespace) -> list[str]:
+    import kedge
+    from kedge.domain.errors import NotFound
+
+    async with kedge.open(
+        options.directory, data_dir=options.data, database=options.database
+    ) as engine:
+        found = await engine.asks.allowed()
+        await engine.asks.forget_allowed(id=options.forget)
+    gone = [each for each in found if options.forget in (None, each.id)]
+    if options.forget is not None and not gone:
+        raise NotFound("Permission rule", options.forget)
+    return [f"asked for again: {_named(each)}" for each in gone]
+
+
+def _named(allowed: "AllowedPermission") -> str:
+    from kedge.config.naming import printable
+
+    return printable(f"{allowed.permission}: {allowed.pattern}")
 
 
 async def _lines(options: argparse.Namespace) -> list[str]:

@@ -311,6 +311,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached; check that it runs and that its address is right."""
 
 
+class StoreGone(StoreUnavailable):
+    """The database was taken away or replaced while it was open; start kedge again."""
+
+
 class StoreBusy(StoreError):
     """The database stayed locked for too long; check what else is using it, then try again."""
 

@@ -16,6 +16,23 @@ class PermissionRule(Value, frozen=True, kw_only=True):
     action: PermissionAction
 
 
+class AllowedPermission(Value, frozen=True, kw_only=True):
+    """What somebody allowed in a project with the reply `always`."""
+
+    id: str
+    permission: str
+    pattern: str
+    lasting: bool
+    """Whether it holds until it is taken back, and not only until the server ends that took it."""
+    time: int
+    """When it was allowed, in milliseconds."""
+
+    @property
+    def rule(self) -> PermissionRule:
+        """The rule that it is."""
+        return PermissionRule(permission=self.permission, pattern=self.pattern, action="allow")
+
+
 class ToolCallRef(Value, frozen=True, kw_only=True):
     """The tool call that asks."""
 

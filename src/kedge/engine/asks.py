@@ -10,7 +10,7 @@ When the call that waits is cancelled, or its run ends in any other way, the ask
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,10 +23,11 @@ from kedge.domain.errors import (
     QuestionRejected,
     StoreError,
 )
-from kedge.domain.events import PermissionReplied, QuestionReplied
+from kedge.domain.events import EventProperties, PermissionReplied, QuestionReplied
 from kedge.domain.events import QuestionRejected as QuestionRejectedEvent
 from kedge.domain.ids import check_id
 from kedge.domain.permissions import (
+    AllowedPermission,
     PermissionReply,
     PermissionRequest,
     PermissionRule,
@@ -36,21 +37,28 @@ from kedge.domain.questions import QuestionInfo, QuestionRequest
 from kedge.engine.events import Event
 from kedge.engine.inputs import check_text, check_value, check_values
 from kedge.engine.worktrees import real_path
+from kedge.store.script import Script
 from kedge.store.verbs.asks import (
     WITHDRAWN,
     Answer,
     AskRequest,
     OpenAsk,
     add_ask,
-    allowed_in,
     answer_of,
     answer_permission,
     answer_question,
-    forget_allowed,
+    ends_of_asks,
     open_asks,
     reject_question,
-    rules_for,
     withdraw_ask,
+)
+from kedge.store.verbs.rules import (
+    LASTING,
+    Holder,
+    allowed_in,
+    end_rules,
+    forget_allowed,
+    rules_for,
 )
 from kedge.store.waiting import to_the_end
 
@@ -78,6 +86,16 @@ class Asks:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
+        self._holds_rules = False
+
+    async def _close(self) -> None:
+        """End what was allowed for as long as the engine is open."""
+        if self._holds_rules:
+            try:
+                await self._engine.store.write(partial(end_rules, self._engine.runs.owner))
+            except StoreError as error:
+                # They are over all the same: everybody sees that the process has ended.
+                _log.warning("what was allowed until now could not be removed: %s", error)
 
     async def permission(
         self,
@@ -91,7 +109,7 @@ class Asks:
     ) -> Reply:
         """Ask for a permission, and wait until somebody replies.
 
-        `always` is what the reply of that name would allow in this project from then on.
+        `always` is what the reply of that name would allow in this project.
         """
         request = PermissionRequest(
             id=self._engine.ids.permission(),
@@ -144,6 +162,11 @@ class Asks:
         found = await self._open(directory, session)
         return [each.request for each in found if isinstance(each.request, QuestionRequest)]
 
+    async def ends(self, session_id: str, limit: int = 50) -> list[EventProperties]:
+        """How the newest asks of a session ended, as it was told then, oldest first."""
+        script = partial(ends_of_asks, check_id("ses", session_id), limit)
+        return await self._engine.store.scan(script)
+
     async def directory_of(self, id: str) -> str | None:
         """Where the session works that waits for this answer; None if none does."""
         found = await self._open(None, None)
@@ -156,10 +179,12 @@ class Asks:
         message: str | None = None,
         *,
         session_id: str | None = None,
+        lasting: bool = False,
     ) -> None:
         """Reply to a permission: `once`, `always` or `reject`.
 
-        `always` holds in this project from now on, and answers whatever else waits for it there.
+        `always` holds in this project until this engine is closed, or, if it is `lasting`, until
+        somebody takes it back; it answers whatever else waits for it there.
         `reject` rejects all that the session waits for and ends its turn; with a message it rejects
         only this, and the agent hears the message and goes on. Of two replies the first counts.
         """
@@ -167,43 +192,42 @@ class Asks:
             raise InvalidInput("reply must be once, always or reject", field="reply")
         said = None if message is None else check_text(message, "message").strip()
         answer = Answer(reply=reply, message=(said or None) if reply == "reject" else None)
-        await self._engine.store.write(
-            partial(
-                answer_permission,
-                check_id("per", id),
-                answer,
-                now=self._engine.clock.now(),
-                session_id=None if session_id is None else check_id("ses", session_id),
-            )
-        )
+        session = None if session_id is None else check_id("ses", session_id)
+        holder = LASTING if lasting else Holder(self._engine.runs.owner, self._engine.runs.ttl)
+        script = partial(answer_permission, check_id("per", id), answer)
+        await self._write_answer(partial(script, session_id=session, holder=holder))
+        if reply == "always" and not lasting:
+            self._holds_rules = True
+            self._engine.runs.keep()
 
     async def reply_question(self, id: str, answers: Sequence[Sequence[str]]) -> None:
         """Answer questions: for each, in their order, the labels that were chosen."""
         given = check_values(answers, list[str], "answers")
-        now = self._engine.clock.now()
-        await self._engine.store.write(
-            partial(answer_question, check_id("que", id), given, now=now)
-        )
+        script = partial(answer_question, check_id("que", id), given)
+        await self._write_answer(script)
 
     async def reject_question(self, id: str) -> None:
         """Say that questions will not be answered; the turn that asked them ends."""
-        now = self._engine.clock.now()
-        await self._engine.store.write(partial(reject_question, check_id("que", id), now=now))
+        await self._write_answer(partial(reject_question, check_id("que", id)))
 
-    async def allowed(self, project_id: str | None = None) -> list[PermissionRule]:
-        """What people allowed for good in a project, the engine's own by default."""
+    async def allowed(self, project_id: str | None = None) -> list[AllowedPermission]:
+        """What people allowed in a project, the engine's own by default, by the reply `always`."""
         project = await self._project(project_id)
-        return await self._engine.store.scan(partial(allowed_in, project))
+        return await self._engine.store.scan(
+            partial(allowed_in, project, self._engine.runs.is_open)
+        )
 
-    async def forget_allowed(self, project_id: str | None = None) -> int:
-        """Ask again for what was allowed for good in a project; tells how many rules went."""
+    async def forget_allowed(self, project_id: str | None = None, *, id: str | None = None) -> int:
+        """Ask again for what was allowed in a project, or for one thing of it; tells how many
+        there were."""
         project = await self._project(project_id)
-        return await self._engine.store.write(partial(forget_allowed, project))
+        one = None if id is None else check_text(id, "id")
+        return await self._engine.store.write(partial(forget_allowed, project, one))
 
     async def rules(self, session_id: str) -> tuple[list[PermissionRule], list[PermissionRule]]:
-        """The rules that a session has of its own now, and what people allowed for good in its
-        project."""
-        return await self._engine.store.read(partial(rules_for, check_id("ses", session_id)))
+        """The rules that a session has of its own now, and what people allowed in its project."""
+        script = partial(rules_for, check_id("ses", session_id), self._engine.runs.is_open)
+        return await self._engine.store.read(script)
 
     async def _project(self, id: str | None) -> str:
         return (await self._engine.here()).project.id if id is None else check_text(id, "project")
@@ -214,12 +238,23 @@ class Asks:
         id = None if session is None else check_id("ses", session)
         place = None if directory is None else real_path(directory)
         found = await self._engine.store.scan(partial(open_asks, id))
-        return [each for each in found if place in (None, each.directory)]
+        # Read after them: what a run asked that has ended since is not open any more.
+        running = await self._engine.runs.statuses() if found else {}
+        return [
+            each
+            for each in found
+            if place in (None, each.directory) and each.request.sessionID in running
+        ]
+
+    async def _write_answer(self, script: Callable[..., Script[None]]) -> None:
+        now = self._engine.clock.now()
+        await self._engine.store.write(partial(script, owners=self._engine.runs, now=now))
 
     async def _asked(self, turn: "Turn", request: AskRequest) -> Answer:
         now = self._engine.clock.now()
         try:
-            script = partial(add_ask, request, fence=turn.fence, now=now)
+            is_open = self._engine.runs.is_open
+            script = partial(add_ask, request, fence=turn.fence, is_open=is_open, now=now)
             answer = await turn._write(script, large=True) or await self._answer(request)
         except (Exception, asyncio.CancelledError):
             await self._withdraw(request)

@@ -129,6 +129,7 @@ class Engine:
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
             parts.push_async_callback(self.pieces.close)
+            parts.push_async_callback(self.asks._close)
             parts.push_async_callback(self._close_diffs)
             parts.push_async_callback(self._stop_protecting)
             parts.callback(self.processes.close)

@@ -104,6 +104,14 @@ class Runs:
 
         return is_alive
 
+    def is_open(self, owner: str, expired: bool) -> bool:
+        """Whether the engine of an owner is still open, as far as can be told from here."""
+        return owner_lives(owner, expired, self._here)
+
+    def keep(self) -> None:
+        """Renew what this engine holds, from now on until it is closed."""
+        self._keeper.start()
+
     async def starting(self, session_id: str, stop: Stop) -> None:
         """A run is about to take its lease; `stop` is called when somebody wants it to end."""
         if self._closed:
@@ -118,7 +126,7 @@ class Runs:
         except BaseException:
             self.ended(session_id, stop)
             raise
-        self._keeper.start()
+        self.keep()
 
     async def end_dead_run(self, session_id: str, stop: Stop | None = None) -> bool:
         """Before anything new is done, find out what the run of a dead process did, and end it;

@@ -19,6 +19,8 @@ _PATIENCE = 30.0
 """Seconds after which a client that has not read anything is dropped."""
 _STUCK = 0.2
 """Seconds after which nobody waits for a client that has not read anything."""
+_PIECE = 64 * 1024
+"""Bytes that are handed over at once: for a client that does not read, so many are held."""
 _HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -176,10 +178,18 @@ class Listener:
         return greeting(payload, self._streams.cursor(self._position), self.directory)
 
     async def _put(self, data: bytes, *, more: bool = True) -> None:
-        if data or not more:
-            self._sending_since = monotonic()
-            await self._send({"type": "http.response.body", "body": data, "more_body": more})
-            self._sending_since = math.inf
+        if len(data) <= _PIECE:
+            if data or not more:
+                await self._put_piece(data, more=more)
+            return
+        for start in range(0, len(data), _PIECE):
+            end = start + _PIECE
+            await self._put_piece(data[start:end], more=more or end < len(data))
+
+    async def _put_piece(self, data: bytes, *, more: bool) -> None:
+        self._sending_since = monotonic()
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self._sending_since = math.inf
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

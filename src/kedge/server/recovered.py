@@ -19,7 +19,8 @@ _MOST_MESSAGES = 50
 
 
 async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
-    """A session's status, and its last turn as it is now; none if it is deleted."""
+    """A session's status, its last turn as it is now, and how what it asked last has ended; none if
+    it is deleted."""
     try:
         session = await engine.sessions.get(session_id)
     except NotFound:
@@ -32,6 +33,8 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
             PartUpdated(sessionID=session_id, part=part, time=engine.clock.now())
             for part in message.parts
         ]
+    # What the run still asked was withdrawn, and nobody may have heard the last answers.
+    told += await engine.asks.ends(session_id)
     told.append(SessionStatusChanged(sessionID=session_id, status=await session.status()))
     home = (session_id, info.projectID, info.directory)
     return [Event(each.type, engine.events.frame(each), None, *home) for each in told]

@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import Literal
 
-from kedge.domain.errors import PathRefused
+from kedge.domain.errors import PathRefused, StoreGone
 from kedge.domain.events import (
     EventProperties,
     GlobalDisposed,
@@ -36,6 +36,8 @@ _PAUSE = 0.0001
 sent together."""
 _RECOVERY_IS_NEWS = 60.0
 """Seconds after the start in which listeners are told what was recovered."""
+_LOOK = 1.0
+"""Seconds between two looks whether the database is still there."""
 _FLUSH_PATIENCE = 0.5
 _SETTLING = 0.06
 """Seconds in which clients read what was sent."""
@@ -46,12 +48,13 @@ async def streaming(engine: Engine, settings: ServerSettings) -> AsyncIterator["
     """The streams of an engine's events, for as long as the block lasts."""
     async with engine.events.subscribe() as events:
         streams = Streams(engine, settings, EventCursor.parse(events.cursor).seq)
-        follower = asyncio.create_task(streams.follow(events))
+        tasks = [asyncio.create_task(streams.follow(events)), asyncio.create_task(streams.watch())]
         try:
             yield streams
         finally:
-            follower.cancel()
-            await asyncio.gather(follower, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Streams:
@@ -77,6 +80,8 @@ class Streams:
 
     def stream(self, directory: str | None, after: EventCursor | None) -> Stream:
         """The events of a directory, or all, as an answer; after a cursor, or from now on."""
+        # Else it would never hear anything.
+        self._engine.store.check()
 
         async def answer(receive: Receive, send: Send) -> None:
             listener = Listener(self, directory, after, send)
@@ -164,6 +169,18 @@ class Streams:
                 self._take(event)
             except Exception:  # noqa: BLE001 - one bad event must not end all streams
                 _log.exception("an event cannot be told: %.200s", event.payload)
+
+    async def watch(self) -> None:
+        """Drop everybody when the database was taken away: they would never hear of it."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            try:
+                self._engine.store.check()
+            except StoreGone as error:
+                if self._listeners:
+                    _log.error("streams are dropped: %s", error)
+                for listener in self._listeners:
+                    listener.drop()
 
     def _take(self, event: Event) -> None:
         if self._is_for_clients(event):

@@ -42,6 +42,10 @@ class Store(Protocol):
     def location(self) -> str:
         """Where the database is, for messages; never with a password."""
 
+    def check(self) -> None:
+        """Raise `StoreGone` if what was opened was taken away since; of a database that cannot be
+        reached for the moment, nothing is said."""
+
     async def read(self, script: ScriptMaker[T], /) -> T:
         """Run a script of a few point look-ups."""
 

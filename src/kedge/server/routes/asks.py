@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from kedge.domain.permissions import PermissionReply, PermissionRequest
+from kedge.domain.errors import NotFound
+from kedge.domain.permissions import AllowedPermission, PermissionReply, PermissionRequest
 from kedge.domain.questions import QuestionRequest
 from kedge.server.answers import TRUE, Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
@@ -19,12 +20,16 @@ class ReplyBody(msgspec.Struct, frozen=True, kw_only=True):
     reply: PermissionReply
     message: str | None = None
     """With a rejection: what the agent is to do instead."""
+    lasting: bool = False
+    """With `always`: it holds until it is taken back, and not only until the server ends."""
 
 
 class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
     """What is said to a permission, in the words of the older route."""
 
     response: PermissionReply
+    lasting: bool = False
+    """As in the other route."""
 
 
 class AnswersBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +48,8 @@ async def permissions(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.post("/permission/{requestID}/reply", "permission.reply", body=ReplyBody, answer=bool)
 async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
     """Allow something once or always, or reject it."""
-    asks, body = request.backend.engine.asks, request.body
-    await asks.reply_permission(await _id(request, "per"), body.reply, body.message)
+    asks, body, id = request.backend.engine.asks, request.body, await _id(request, "per")
+    await asks.reply_permission(id, body.reply, body.message, lasting=body.lasting)
     return TRUE
 
 
@@ -58,8 +63,24 @@ async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Answer:
     """The older way to reply to a permission."""
     id = request.id("per", "permissionID")
     session = await request.session()
-    asks = request.backend.engine.asks
-    await asks.reply_permission(id, request.body.response, session_id=session.id)
+    asks, body = request.backend.engine.asks, request.body
+    await asks.reply_permission(id, body.response, session_id=session.id, lasting=body.lasting)
+    return TRUE
+
+
+@routes.get("/permission/allowed", "kedge.permission.allowed", answer=list[AllowedPermission])
+async def allowed_permissions(request: Request[NoQuery, NoBody]) -> Answer:
+    """What was allowed with `always` in the project of the directory, and for how long."""
+    project = (await request.known_place()).project
+    return json(await request.backend.engine.asks.allowed(project.id))
+
+
+@routes.delete("/permission/allowed/{ruleID}", "kedge.permission.forget", answer=bool)
+async def forget_permission(request: Request[NoQuery, NoBody]) -> Answer:
+    """Ask again for what was allowed with `always`."""
+    id, project = request.path["ruleID"], (await request.known_place()).project
+    if not await request.backend.engine.asks.forget_allowed(project.id, id=id):
+        raise NotFound("Permission rule", id)
     return TRUE
 
 

@@ -641,6 +641,10 @@ UPDATE ask SET time_ended = :now, answer = :answer WHERE id = :id AND time_ended
 SELECT a.id, a.kind, a.data, a.time_created, s.directory FROM ask a JOIN session s ON s.id = a.session_id
 WHERE a.session_id = :session_id AND a.time_ended IS NULL ORDER BY a.time_created, a.id
 
+-- name: ask_ended_of_session
+SELECT kind, data, answer FROM ask WHERE session_id = :session_id AND time_ended IS NOT NULL
+ORDER BY time_ended DESC, id DESC LIMIT :limit
+
 -- name: ask_open_all
 SELECT a.id, a.kind, a.data, a.time_created, s.directory FROM ask a JOIN session s ON s.id = a.session_id
 WHERE a.time_ended IS NULL AND s.time_deleted IS NULL
@@ -650,14 +654,23 @@ SELECT a.time_created, a.id, a.data, s.data FROM ask a JOIN session s ON s.id = 
 WHERE a.time_ended IS NULL AND a.kind = 'permission' AND s.project_id = :project_id AND s.time_deleted IS NULL
 
 -- name: permission_rule_add
-INSERT INTO permission_rule (project_id, permission, pattern, time_created)
-VALUES (:project_id, :permission, :pattern, :now) ON CONFLICT (project_id, permission, pattern) DO NOTHING
+INSERT INTO permission_rule (project_id, permission, pattern, owner, time_created, time_expires)
+VALUES (:project_id, :permission, :pattern, :owner, :now, :time_expires)
+ON CONFLICT (project_id, permission, pattern, owner) DO NOTHING
 
 -- name: permission_rule_list
-SELECT permission, pattern FROM permission_rule WHERE project_id = :project_id ORDER BY permission, pattern
+SELECT permission, pattern, owner, time_created, time_expires FROM permission_rule
+WHERE project_id = :project_id ORDER BY permission, pattern, owner
 
 -- name: permission_rule_drop
-DELETE FROM permission_rule WHERE project_id = :project_id
+DELETE FROM permission_rule
+WHERE project_id = :project_id AND permission = :permission AND pattern = :pattern AND owner = :owner
+
+-- name: permission_rule_renew
+UPDATE permission_rule SET time_expires = :time_expires WHERE owner = :owner
+
+-- name: permission_rule_end
+DELETE FROM permission_rule WHERE owner = :owner
 
 -- name: purge_ask
 DELETE FROM ask WHERE session_id = :session_id

@@ -39,7 +39,13 @@ def open_file(path: Path, *, wait: float) -> sqlite3.Connection:
     """A connection that has changed nothing about the file yet."""
     return patiently(
         lambda: sqlite3.connect(
-            path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=256
+            # One that is not there is not made: it was taken away, and would be an empty one.
+            f"{path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=wait,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
         ),
         path,
     )

@@ -27,6 +27,7 @@ from kedge.store.script import Batch, Emit, Query, Rows, ScriptMaker, T
 from kedge.store.sqlite.checkpoints import Checkpoints
 from kedge.store.sqlite.connection import connect, create_file, patiently
 from kedge.store.sqlite.failures import is_busy, translated
+from kedge.store.sqlite.file import OpenFile
 from kedge.store.sqlite.filesystem import refuse_network
 from kedge.store.sqlite.migrate import migrate
 from kedge.store.waiting import to_the_end
@@ -54,6 +55,7 @@ class SqliteStore:
         self._inline = connect(path, wait=0)
         # Not left to SQLite's own wait: its naps grow to 100 ms; who naps long gets no turn.
         self._worker_connection = connect(path, wait=0)
+        self._file = OpenFile(path)
         self._worker = ThreadPoolExecutor(1, "kedge-sqlite-writer")
         self._scanner = ThreadPoolExecutor(_SCANNERS, "kedge-sqlite-reader")
         self._scan_connections: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
@@ -79,6 +81,9 @@ class SqliteStore:
             return cls(file, migrate(file), ids)
 
         return await asyncio.to_thread(prepare)
+
+    def check(self) -> None:
+        self._file.check()
 
     async def read(self, script: ScriptMaker[T], /) -> T:
         await self._take_turns()
@@ -118,7 +123,7 @@ class SqliteStore:
         return await self._in_worker(script, "FULL")
 
     def run_blocking(self, script: ScriptMaker[T], /) -> T:
-        connection = connect(self._path, wait=1.0)
+        connection = self._connect()
         try:
             result, _ = patiently(lambda: self._write_on(connection, script), self._path)
             return result
@@ -151,10 +156,10 @@ class SqliteStore:
         self._worker.shutdown()
         self._scanner.shutdown()
         self._checkpoints.close()
-        self._inline.close()
         while not self._scan_connections.empty():
             self._scan_connections.get().close()
         self._worker_connection.close()
+        self._inline.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -205,11 +210,23 @@ class SqliteStore:
         try:
             return self._scan_connections.get_nowait()
         except queue.Empty:
-            connection = connect(self._path, wait=1.0)
+            connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
             return connection
 
+    def _connect(self) -> sqlite3.Connection:
+        self._file.check()
+        connection = connect(self._path, wait=1.0)
+        try:
+            self._file.check()
+        except BaseException:
+            # Of another file, which took the place of ours in this moment.
+            connection.close()
+            raise
+        return connection
+
     def _read_on(self, connection: sqlite3.Connection, script: ScriptMaker[T]) -> T:
+        self._file.look()
         return self._in_transaction(
             connection, "BEGIN", lambda: drive(script(), self._executor(connection))[0]
         )
@@ -219,7 +236,10 @@ class SqliteStore:
     ) -> tuple[T, list[StoredEvent]]:
         def work() -> tuple[T, list[StoredEvent]]:
             result, events = drive(script(), self._executor(connection))
-            return result, self._append(connection, events)
+            stored = self._append(connection, events)
+            self._file.look()
+            self._file.check_file()
+            return result, stored
 
         return self._in_transaction(connection, "BEGIN IMMEDIATE", work)
 

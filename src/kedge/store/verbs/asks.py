@@ -1,12 +1,12 @@
 """Asks: what a run wants to know from people, and what they answered.
 
 An ask is open until somebody answers it or its run ends. Only the run itself can open one; anybody
-can answer. What they allow for good is kept per project.
+can answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, PermissionNotFound, QuestionNotFound
@@ -19,17 +19,29 @@ from kedge.domain.events import (
     QuestionReplied,
 )
 from kedge.domain.permission_rules import allows_all
-from kedge.domain.permissions import PermissionReply, PermissionRequest, PermissionRule
+from kedge.domain.permissions import AllowedPermission, PermissionReply, PermissionRequest
 from kedge.domain.questions import QuestionRequest
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.values import Value
 from kedge.store.rows import MAX_SESSION_BYTES, MAX_VALUE_BYTES, check_size
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.sessions import about, get_session, lock_live_session, lock_session
+from kedge.store.verbs.rules import LASTING, Holder, IsOpen, allow, allowed_in
+from kedge.store.verbs.sessions import about, lock_live_session, lock_session
 
 Kind: TypeAlias = Literal["permission", "question"]
 AskRequest: TypeAlias = PermissionRequest | QuestionRequest
+
+
+class Owners(Protocol):
+    """Tells whether those are still there who hold something, by their description and whether
+    they failed to renew it in time."""
+
+    def alive_in(self, session_id: str) -> Callable[[str, bool], bool]:
+        """The judge of whether an owner still runs a session."""
+
+    def is_open(self, owner: str, expired: bool) -> bool:
+        """Whether the engine of an owner is still open."""
 
 
 class Answer(Value, frozen=True, kw_only=True):
@@ -54,14 +66,16 @@ class OpenAsk:
     time_created: int
 
 
-def add_ask(request: AskRequest, *, fence: Fence, now: int) -> Script[Answer | None]:
-    """Open an ask of a run. A permission that was allowed for good meanwhile is answered at
+def add_ask(
+    request: AskRequest, *, fence: Fence, is_open: IsOpen, now: int
+) -> Script[Answer | None]:
+    """Open an ask of a run. A permission that was allowed in the project meanwhile is answered at
     once."""
     # From here on no rule is added: an ask is either answered by one or seen by who adds it.
     yield from row("project_lock")
     info = (yield from lock_live_session(request.sessionID, fence)).info
     if isinstance(request, PermissionRequest):
-        allowed = yield from allowed_in(info.projectID)
+        allowed = yield from allowed_in(info.projectID, is_open)
         if _is_answered(request, allowed):
             return Answer(reply="always")
     data = check_size(wire.encode(request), "what is asked", MAX_VALUE_BYTES)
@@ -72,32 +86,42 @@ def add_ask(request: AskRequest, *, fence: Fence, now: int) -> Script[Answer | N
 
 
 def answer_permission(
-    id: str, answer: Answer, *, now: int, session_id: str | None = None
+    id: str,
+    answer: Answer,
+    *,
+    owners: Owners,
+    now: int,
+    session_id: str | None = None,
+    holder: Holder = LASTING,
 ) -> Script[None]:
-    """Answer a permission that a session waits for.
+    """Answer a permission that a run waits for.
 
-    `always` is remembered for the project, and answers whatever else waits there for no more than
-    that. A rejection that says nothing rejects all that the session waits for.
+    `always` is remembered for the project, for as long as its holder says, and answers whatever
+    else waits there for no more than that. A rejection that says nothing rejects all that the
+    session waits for.
     """
     if answer.reply == "always":
         yield from row("project_lock")
-    info, ask = yield from _open(id, "permission", PermissionNotFound)
+    info, ask = yield from _open(id, "permission", PermissionNotFound, owners)
     if session_id is not None and session_id != info.id:
         raise PermissionNotFound(id)
     if not (yield from _end(info, ask, answer, now)):
         raise PermissionNotFound(id)
     if answer.reply == "always":
         assert isinstance(ask, PermissionRequest)
-        yield from _allow(info.projectID, ask, now)
+        yield from allow(info.projectID, ask, holder, is_open=owners.is_open, now=now)
+        yield from _release(info.projectID, owners.is_open, now)
     elif answer.reply == "reject" and answer.message is None:
         for other in (yield from _open_of(info.id)):
             if isinstance(other, PermissionRequest):
                 yield from _end(info, other, REJECTED, now)
 
 
-def answer_question(id: str, answers: Sequence[list[str]], *, now: int) -> Script[None]:
+def answer_question(
+    id: str, answers: Sequence[list[str]], *, owners: Owners, now: int
+) -> Script[None]:
     """Answer a question; what is left out at the end was not answered."""
-    info, ask = yield from _open(id, "question", QuestionNotFound)
+    info, ask = yield from _open(id, "question", QuestionNotFound, owners)
     assert isinstance(ask, QuestionRequest)
     missing = len(ask.questions) - len(answers)
     if missing < 0:
@@ -108,9 +132,9 @@ def answer_question(id: str, answers: Sequence[list[str]], *, now: int) -> Scrip
     yield from _end(info, ask, Answer(answers=given), now)
 
 
-def reject_question(id: str, *, now: int) -> Script[None]:
+def reject_question(id: str, *, owners: Owners, now: int) -> Script[None]:
     """Say that a question will not be answered."""
-    info, ask = yield from _open(id, "question", QuestionNotFound)
+    info, ask = yield from _open(id, "question", QuestionNotFound, owners)
     yield from _end(info, ask, REJECTED, now)
 
 
@@ -150,31 +174,22 @@ def open_asks(session_id: str | None = None) -> Script[list[OpenAsk]]:
     return sorted(asks, key=lambda each: (each.time_created, each.request.id))
 
 
-def allowed_in(project_id: str) -> Script[list[PermissionRule]]:
-    """What people allowed for good in a project, oldest first."""
-    found = yield from rows("permission_rule_list", project_id=project_id)
+def ends_of_asks(session_id: str, limit: int) -> Script[list[EventProperties]]:
+    """How the newest asks of a session ended, as it was told then, oldest first."""
+    found = yield from rows("ask_ended_of_session", session_id=session_id, limit=limit)
     return [
-        PermissionRule(permission=permission, pattern=pattern, action="allow")
-        for permission, pattern in found
+        _ended(_request(kind, data), wire.decode(answer, Answer))
+        for kind, data, answer in reversed(found)
     ]
 
 
-def forget_allowed(project_id: str) -> Script[int]:
-    """Ask again for what was allowed for good in a project; tells how many rules went."""
-    yield from row("project_lock")
-    return (yield from run("permission_rule_drop", project_id=project_id))
-
-
-def rules_for(session_id: str) -> Script[tuple[list[PermissionRule], list[PermissionRule]]]:
-    """The rules of a session itself, and what people allowed for good in its project."""
-    info = yield from get_session(session_id)
-    return info.permission or [], (yield from allowed_in(info.projectID))
-
-
 def _open(
-    id: str, kind: Kind, missing: type[PermissionNotFound] | type[QuestionNotFound]
+    id: str,
+    kind: Kind,
+    missing: type[PermissionNotFound] | type[QuestionNotFound],
+    owners: Owners,
 ) -> Script[tuple[SessionInfo, AskRequest]]:
-    """An ask that is open, and its session, which is locked."""
+    """An ask that a living run waits for, and its session, which is locked."""
     found = yield from row("ask_get", id=id)
     if found is None:
         raise missing(id)
@@ -183,7 +198,19 @@ def _open(
     found = yield from row("ask_get", id=id)
     if found is None or found[1] != kind or found[3] is not None:
         raise missing(id)
+    if not (yield from _is_run(locked.info.id, owners)):
+        # Whoever recovers the session withdraws it; until then nothing would come of an answer.
+        raise missing(id)
     return locked.info, _request(found[1], found[2])
+
+
+def _is_run(session_id: str, owners: Owners) -> Script[bool]:
+    lease = yield from row("lease_get", session_id=session_id)
+    now = yield from row("clock")
+    assert now is not None
+    if lease is None or lease[1] is None:
+        return False
+    return owners.alive_in(session_id)(lease[1], lease[2] <= now[0])
 
 
 def _open_of(session_id: str) -> Script[list[AskRequest]]:
@@ -191,22 +218,15 @@ def _open_of(session_id: str) -> Script[list[AskRequest]]:
     return [_request(kind, data) for _, kind, data, _, _ in found]
 
 
-def _is_answered(request: PermissionRequest, allowed: Sequence[PermissionRule]) -> bool:
+def _is_answered(request: PermissionRequest, allowed: Sequence[AllowedPermission]) -> bool:
     # One that offers nothing to be remembered wants an answer of its own.
-    return bool(request.always) and allows_all(request.permission, request.patterns, allowed)
+    rules = [each.rule for each in allowed]
+    return bool(request.always) and allows_all(request.permission, request.patterns, rules)
 
 
-def _allow(project_id: str, request: PermissionRequest, now: int) -> Script[None]:
-    """Remember what is allowed, and release all in the project that waits for no more than that."""
-    for pattern in request.always:
-        yield from run(
-            "permission_rule_add",
-            project_id=project_id,
-            permission=request.permission,
-            pattern=pattern,
-            now=now,
-        )
-    allowed = yield from allowed_in(project_id)
+def _release(project_id: str, is_open: IsOpen, now: int) -> Script[None]:
+    """Answer all in the project that waits for no more than is allowed there."""
+    allowed = yield from allowed_in(project_id, is_open)
     found = yield from rows("ask_open_of_project", project_id=project_id)
     # In the order in which all take them, so that nobody waits in a circle.
     for _, _, data, session in sorted(found):

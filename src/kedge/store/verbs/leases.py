@@ -19,6 +19,7 @@ from kedge.store.verbs.asks import withdraw_asks
 from kedge.store.verbs.fences import Fence, pass_fence
 from kedge.store.verbs.interrupts import interrupt_open_messages
 from kedge.store.verbs.processes import drop_processes
+from kedge.store.verbs.rules import renew_rules
 from kedge.store.verbs.sessions import about, get_session_text, lock_session
 from kedge.store.verbs.timeline import abandon_calls
 from kedge.store.verbs.unanswered import leave_prompts, say_cut_off
@@ -159,9 +160,10 @@ def take_over(
 
 
 def renew_leases(owner: str, *, ttl: int) -> Script[None]:
-    """Put off the expiry of everything this owner holds."""
+    """Put off the expiry of everything this owner holds, and of what is allowed while it lives."""
     now = yield from clock()
     yield from run("lease_renew", owner=owner, time_expires=now + ttl)
+    yield from renew_rules(owner, now + ttl)
 
 
 def held_leases(after: str, limit: int) -> Script[list[LeaseState]]:

@@ -1,6 +1,7 @@
 """Checks of asks: who may ask and answer, what an answer does to others, and that none is left."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,20 +24,19 @@ from kedge.store.verbs.asks import (
     WITHDRAWN,
     Answer,
     add_ask,
-    allowed_in,
     answer_of,
     answer_permission,
     answer_question,
-    forget_allowed,
+    ends_of_asks,
     open_asks,
     reject_question,
-    rules_for,
     withdraw_ask,
 )
 from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import release_lease, take_over
+from kedge.store.verbs.leases import release_lease, renew_leases, take_over
 from kedge.store.verbs.retention import compact_session, purge_session
+from kedge.store.verbs.rules import Holder, allowed_in, end_rules, forget_allowed, rules_for
 from kedge.store.verbs.sessions import restore_session
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
@@ -66,17 +66,37 @@ def question(scene: Scene, info: SessionInfo, *texts: str) -> QuestionRequest:
     return QuestionRequest(id=scene.ids.question(), sessionID=info.id, questions=asked)
 
 
+class Everybody:
+    """Everybody is still there who holds something, or nobody."""
+
+    def __init__(self, is_there: bool) -> None:
+        self._is_there = is_there
+
+    def alive_in(self, session_id: str) -> Callable[[str, bool], bool]:
+        """Whether a session's run lives."""
+        return self.is_open
+
+    def is_open(self, owner: str, expired: bool) -> bool:
+        """Whether an engine is open."""
+        return self._is_there
+
+
+THERE, GONE = Everybody(True), Everybody(False)
+
+
 async def _ask(
     scene: Scene, fence: Fence, request: PermissionRequest | QuestionRequest
 ) -> Answer | None:
     """Ask, a moment after what was asked before."""
     scene.clock.advance(1)
-    return await scene.bulk(add_ask, request, fence=fence, now=scene.clock.now())
+    return await scene.bulk(
+        add_ask, request, fence=fence, is_open=THERE.is_open, now=scene.clock.now()
+    )
 
 
 async def _reply(scene: Scene, id: str, answer: Answer) -> None:
     """Answer a permission."""
-    await scene.write(answer_permission, id, answer, now=scene.clock.now())
+    await scene.write(answer_permission, id, answer, owners=THERE, now=scene.clock.now())
 
 
 async def _waiting(scene: Scene, info: SessionInfo | None = None) -> list[str]:
@@ -92,6 +112,11 @@ async def _told(scene: Scene, after: int) -> list[tuple[str, dict[str, Any]]]:
         for event in await scene.events(after)
     ]
     return [each for each in found if each[0].startswith(("permission.", "question."))]
+
+
+async def _allowed(scene: Scene, project_id: str) -> list[PermissionRule]:
+    """What is allowed in a project as long as every engine is open."""
+    return [each.rule for each in await scene.read(allowed_in, project_id, THERE.is_open)]
 
 
 async def _head(scene: Scene) -> int:
@@ -188,13 +213,60 @@ async def what_nobody_waits_for_cannot_be_answered(database: Database) -> None:
                 await _reply(scene, id, ONCE)
         for id in ("que_none", wanted.id):
             with refused(QuestionNotFound):
-                await scene.write(answer_question, id, [], now=START)
+                await scene.write(answer_question, id, [], owners=THERE, now=START)
             with refused(QuestionNotFound):
-                await scene.write(reject_question, id, now=START)
+                await scene.write(reject_question, id, owners=THERE, now=START)
         with refused(PermissionNotFound):
-            await scene.write(answer_permission, wanted.id, ONCE, now=START, session_id=other.id)
-        await scene.write(answer_permission, wanted.id, ONCE, now=START, session_id=info.id)
+            await scene.write(
+                answer_permission, wanted.id, ONCE, owners=THERE, now=START, session_id=other.id
+            )
+        await scene.write(
+            answer_permission, wanted.id, ONCE, owners=THERE, now=START, session_id=info.id
+        )
         assert await _waiting(scene) == [which.id]
+
+
+async def a_run_that_is_dead_is_not_answered(database: Database) -> None:
+    """Though nobody has withdrawn yet what it asked."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        wanted, which = permission(scene, info, "ls"), question(scene, info, "Which?")
+        for request in (wanted, which):
+            await _ask(scene, fence, request)
+        start = await _head(scene)
+        with refused(PermissionNotFound):
+            await scene.write(answer_permission, wanted.id, ALWAYS, owners=GONE, now=START)
+        with refused(QuestionNotFound):
+            await scene.write(answer_question, which.id, [], owners=GONE, now=START)
+        with refused(QuestionNotFound):
+            await scene.write(reject_question, which.id, owners=GONE, now=START)
+        assert await scene.events(start) == []
+        assert await _allowed(scene, info.projectID) == []
+
+
+async def the_ends_of_asks_are_told_again(database: Database) -> None:
+    """The newest ones, oldest first, as they were told when they ended; open ones have no end."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        start = await _head(scene)
+        one, two = permission(scene, info, "ls"), question(scene, info, "Which?")
+        three, open = permission(scene, info, "rm x"), permission(scene, info, "mv x y")
+        for request in (one, two, three, open):
+            await _ask(scene, fence, request)
+        await _reply(scene, one.id, ONCE)
+        scene.clock.advance(1)
+        now = scene.clock.now()
+        await scene.write(answer_question, two.id, [["Red"]], owners=THERE, now=now)
+        scene.clock.advance(1)
+        await scene.write(withdraw_ask, info.id, three.id, now=scene.clock.now())
+        ends = await scene.read(ends_of_asks, info.id, 50)
+        assert [(each.type, msgspec.to_builtins(each)) for each in ends] == [
+            each for each in await _told(scene, start) if "requestID" in each[1]
+        ]
+        assert await scene.read(ends_of_asks, info.id, 2) == ends[1:]
+        assert await scene.read(ends_of_asks, (await scene.add_session()).id, 50) == []
 
 
 async def a_rejection_rejects_what_else_the_session_waits_for(database: Database) -> None:
@@ -270,9 +342,9 @@ async def what_is_allowed_for_good_is_not_asked_again(database: Database) -> Non
         await _reply(scene, one.id, ALWAYS)
     async with opened(database) as scene:
         allow = PermissionRule(permission="bash", pattern="echo *", action="allow")
-        assert await scene.read(allowed_in, info.projectID) == [allow]
-        assert await scene.read(allowed_in, "elsewhere") == []
-        assert await scene.read(rules_for, info.id) == ([], [allow])
+        assert await _allowed(scene, info.projectID) == [allow]
+        assert await _allowed(scene, "elsewhere") == []
+        assert await scene.read(rules_for, info.id, THERE.is_open) == ([], [allow])
         start = await _head(scene)
         again = permission(scene, info, "echo b")
         assert await _ask(scene, fence, again) == ALWAYS
@@ -281,6 +353,52 @@ async def what_is_allowed_for_good_is_not_asked_again(database: Database) -> Non
         assert await scene.write(forget_allowed, "elsewhere") == 0
         assert await scene.write(forget_allowed, info.projectID) == 1
         assert await _ask(scene, fence, again) is None
+
+
+async def what_is_allowed_ends_with_its_holder(database: Database) -> None:
+    """With each engine that took the reply, when it is closed or found to be gone; what lasts does
+    not. What is over answers nothing."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await scene.acquire(info)
+        judged: set[tuple[str, bool]] = set()
+
+        def only_b(owner: str, expired: bool) -> bool:
+            judged.add((owner, expired))
+            return owner == "b"
+
+        for pattern, owner, ttl in (
+            ("x", "a", -1),
+            ("y", "a", -1),
+            ("y", "b", 10**6),
+            ("z", "", 0),
+        ):
+            request = permission(scene, info, f"{pattern} 1", f"{owner} 1", always=[pattern])
+            assert await _ask(scene, fence, request) is None
+            await scene.write(
+                answer_permission,
+                request.id,
+                ALWAYS,
+                owners=THERE,
+                now=scene.clock.now(),
+                holder=Holder(owner, ttl),
+            )
+        found = await scene.read(allowed_in, info.projectID, only_b)
+        assert [(each.pattern, each.lasting) for each in found] == [("y", False), ("z", True)]
+        assert judged == {("a", True), ("b", False)}
+        [one, _] = found
+        again = permission(scene, info, "x")
+        now = scene.clock.now()
+        assert await scene.bulk(add_ask, again, fence=fence, is_open=only_b, now=now) is None
+        judged.clear()
+        await scene.write(renew_leases, "a", ttl=10**6)
+        await scene.read(allowed_in, info.projectID, only_b)
+        assert judged == {("a", False), ("b", False)}
+        await scene.write(end_rules, "a")
+        assert [each.pattern for each in await _allowed(scene, info.projectID)] == ["y", "z"]
+        assert await scene.write(forget_allowed, "elsewhere", one.id) == 0
+        assert await scene.write(forget_allowed, info.projectID, one.id) == 1
+        assert [each.pattern for each in await _allowed(scene, info.projectID)] == ["z"]
 
 
 async def allowing_and_asking_at_once_leaves_nothing_behind(database: Database) -> None:
@@ -350,17 +468,17 @@ async def a_question_is_answered(database: Database) -> None:
         which = question(scene, info, "One?", "Two?")
         await _ask(scene, fence, which)
         with refused(InvalidInput):
-            await scene.write(answer_question, which.id, [[], [], []], now=START)
+            await scene.write(answer_question, which.id, [[], [], []], owners=THERE, now=START)
         with refused(TooLarge):
-            await scene.write(answer_question, which.id, [["x" * 2**20]], now=START)
+            await scene.write(answer_question, which.id, [["x" * 2**20]], owners=THERE, now=START)
         start = await _head(scene)
-        await scene.write(answer_question, which.id, [["Red"]], now=START)
+        await scene.write(answer_question, which.id, [["Red"]], owners=THERE, now=START)
         assert await scene.read(answer_of, which.id) == Answer(answers=[["Red"], []])
         answered = {"sessionID": info.id, "requestID": which.id, "answers": [["Red"], []]}
         assert await _told(scene, start) == [("question.replied", answered)]
         again = question(scene, info, "Three?")
         await _ask(scene, fence, again)
-        await scene.write(reject_question, again.id, now=START)
+        await scene.write(reject_question, again.id, owners=THERE, now=START)
         rejected = {"sessionID": info.id, "requestID": again.id}
         assert (await _told(scene, start))[-1] == ("question.rejected", rejected)
         assert await scene.read(answer_of, again.id) == REJECTED

@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from kedge.domain.errors import KedgeError, SnapshotError
+from kedge.domain.errors import SnapshotError
 from kedge.engine.reverting.locking import lock_files
 from kedge.engine.timeline.formats import declared_data, read_declared
 from kedge.engine.timeline.timeline import UNPROTECTED
@@ -105,8 +105,7 @@ async def look_after_leftovers(engine: "Engine") -> None:
     for call in await engine.store.read(partial(leftovers, machine)):
         try:
             order = await _look_after(engine, call)
-        except KedgeError as error:
-            # It is tried again; another one may be luckier.
+        except Exception as error:  # noqa: BLE001 - it is tried again; another one may be luckier
             _log.warning("what a call left in %s is still there: %s", call.worktree, error)
             continue
         for step, reason in order.troubles:

@@ -1,6 +1,7 @@
 """What is known of calls that a crash cut off where their files, or the snapshots of them, cannot
 be read any more: that they ran, and why nothing more is known. Nothing of it stops a start."""
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -10,13 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from kedge.domain.errors import RootBusy
 from kedge.engine.engine import Engine
+from kedge.engine.heartbeats import last_beat
 from kedge.engine.session import Session
+from kedge.engine.timeline import leftovers as leftovers_module
 from kedge.engine.timeline.recovering import closing
+from kedge.snapshot.files.names import temporary_name
+from kedge.snapshot.files.steps import FileWork, RootedStep, Step
+from kedge.snapshot.objects.formats import blob_id
+from kedge.snapshot.values import Absent, Present
 from kedge.store.verbs.changes import calls_between
-from kedge.store.verbs.timeline import open_calls
+from kedge.store.verbs.timeline import leftovers, open_calls
 from tests.engine.children import Child
 from tests.engine.places import Place
+from tests.engine.reverting.test_recovery_failures import held
 from tests.engine.timeline.test_calls import changes, put
 
 
@@ -139,6 +148,21 @@ async def test_a_snapshot_store_that_is_gone(
         assert reason
 
 
+async def test_a_folder_that_another_process_has(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It will be free again: nothing is recorded before, so that what was done is not lost."""
+    async with cut(place, tmp_path) as found:
+        with monkeypatch.context() as patched, held(place.folder) as pid:
+            patched.setattr("kedge.snapshot.ordering.SOON", 0.0)
+            with pytest.raises(RootBusy, match=f"process {pid}"):
+                await found.close()
+        assert await found.reasons() == []
+        await found.close()
+        assert set(await found.sources()) == {b"declared", b"shell"}
+        assert await found.reasons() == [None]
+
+
 async def test_two_sessions_of_a_folder_that_is_gone_are_both_recovered(
     any_place: Place, tmp_path: Path
 ) -> None:
@@ -168,3 +192,82 @@ async def test_two_sessions_of_a_folder_that_is_gone_are_both_recovered(
                 each for each in receipt.notes if "what it did to files is not known" in each
             ]
             assert ran.reason in note
+
+
+async def stepping(engine: Engine, folder: Path, stack: AsyncExitStack) -> tuple[Session, Path]:
+    """A session in the middle of a call that writes a file in steps; gives also the temporary file
+    that the call has left beside it."""
+    content = b"text"
+    want = Present(blob_id(content).hex(), 0o100644)
+    step = Step(number=0, path=b"stepped", expect=Absent(), want=want)
+    work = FileWork(steps=(RootedStep(bytes(folder), step),), contents={want.blob: content})
+    session = await engine.sessions.create(directory=folder)
+    turn = await stack.enter_async_context(session.turn("Work"))
+    call = await stack.enter_async_context(
+        (await stack.enter_async_context(turn.step())).tool("write", {})
+    )
+    await call.declare(writes=[folder / "stepped"], work=work)
+    left = folder / os.fsdecode(temporary_name(call.part.id, 0))
+    left.write_bytes(content)
+    # As if its process had died: nobody is at the file any more.
+    await call._effects._working.aclose()  # type: ignore[attr-defined]
+    return session, left
+
+
+async def test_locks_that_cannot_be_had(place: Place, tmp_path: Path) -> None:
+    """The calls are closed, and what they left is put in order when the locks can be had; what
+    fails at one call keeps no other from it."""
+    folders, data = [tmp_path / name for name in ("one", "two")], tmp_path / "data"
+    async with AsyncExitStack() as dead, place.open(data_dir=data) as other:
+        engine = await dead.enter_async_context(place.open(data_dir=data))
+        left = []
+        for folder in folders:
+            folder.mkdir()
+            stack = AsyncExitStack()
+            dead.push_async_callback(quietly, stack)
+            session, file = await stepping(engine, folder, stack)
+            left.append(file)
+            locks = engine.data / "file-locks"
+            locks.unlink()
+            locks.mkdir()
+            calls = await other.store.read(partial(open_calls, session.id))
+            async with closing(other, session.id, calls) as ends:
+                assert ends is not None
+                await other.store.write(ends.record)
+            locks.rmdir()
+            locks.touch()
+        machine = other.timeline.machine
+        assert len(await other.store.read(partial(leftovers, machine))) == 2
+        assert [file.exists() for file in left] == [True, True]
+        stored_in = leftovers_module.stored_in
+
+        async def stumble(engine: Engine, worktree: str) -> leftovers_module.IsStored:
+            if worktree == str(folders[0]):
+                raise RuntimeError("a bug")
+            return await stored_in(engine, worktree)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(leftovers_module, "stored_in", stumble)
+            await other.upkeep.recover()
+        assert [file.exists() for file in left] == [True, False]
+        await other.upkeep.recover()
+        assert [file.exists() for file in left] == [False, False]
+        assert await other.store.read(partial(leftovers, machine)) == []
+
+
+async def quietly(stack: AsyncExitStack) -> None:
+    """Leave what counts as dead: what it makes of its end is not what this is about."""
+    with suppress(Exception):
+        await stack.aclose()
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_heartbeats_that_cannot_be_read(place: Place, tmp_path: Path, what: str) -> None:
+    """An engine starts; it only knows less of the dead."""
+    data = tmp_path / "data"
+    if what == "file":
+        put(data / "heartbeats", "not a folder")
+    else:
+        (data / "heartbeats" / "engine").mkdir(parents=True)
+    async with place.open(data_dir=data) as engine:
+        assert last_beat(engine.data, "engine") is None

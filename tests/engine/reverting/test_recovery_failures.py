@@ -2,10 +2,11 @@
 pass, none keeps another from its turn, and no receipt says more than is known."""
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +19,7 @@ from kedge.domain.failpoints import armed
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.status import Busy, Idle
 from kedge.engine.engine import Engine
-from kedge.engine.reverting import recovering
+from kedge.engine.reverting import locking, recovering
 from kedge.engine.session import Session
 from kedge.snapshot.async_ordering import AsyncOrdered
 from kedge.store.verbs.plans import StoredPlan, pending_plans, plan_steps, unfinished_plans
@@ -243,7 +244,7 @@ async def test_one_that_fails_in_an_unexpected_way_keeps_no_other_from_its_turn(
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         sessions.append(await interrupted(engine, tmp_path / name, "plan-stored"))
-    lock = recovering.lock_files
+    lock = locking.lock_files
 
     async def stumble(stack: object, locks: object, root: str, paths: object) -> set[bytes]:
         if root.endswith("one"):
@@ -277,3 +278,50 @@ async def test_a_session_that_is_lost_in_the_middle_of_recovery(
     assert (folder / "old").read_text() == "after\n"
     await engine.upkeep.recover()
     assert (folder / "old").read_text() == "before\n"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can be mounted only by root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Leave no byte free."""
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(1 << 16)):
+            pass
+
+
+async def test_a_full_disk_while_journals_grow(
+    place: Place, folder: Path, small_disk: Path
+) -> None:
+    """A revert that cannot keep what it would replace does nothing at all; one that was interrupted
+    is carried through all the same, and keeps no engine from starting."""
+    put(folder / "old", "before\n")
+    async with place.open(data_dir=small_disk) as engine:
+        session = await engine.sessions.create()
+        prompt = await turn(session, (folder / "old", "after\n"), (folder / "new", "after\n"))
+        fill(small_disk)
+        put(folder / "old", "after\n" + os.urandom(4 << 20).hex() + "\n")
+        with pytest.raises(SnapshotStoreFull):
+            await session.revert(prompt)
+        assert await session.status() == Idle()
+        assert await engine.store.read(unfinished_plans) == []
+        (small_disk / "filler").unlink()
+        put(folder / "old", "after\n")
+        with armed("plan-stored", crash), pytest.raises(Crash):
+            await session.revert(prompt)
+    fill(small_disk)
+    # What it writes is in the store already.
+    async with place.open(data_dir=small_disk) as engine:
+        session = await engine.sessions.get(session.id)
+        receipt = (await only_plan(engine, session)).data.receipt
+        assert told(receipt) == {"new": "deleted", "old": "restored"}
+        assert (folder / "old").read_text() == "before\n"

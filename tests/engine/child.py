@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,10 +17,12 @@ from time import monotonic
 
 import kedge
 from kedge.domain.errors import KedgeError
+from kedge.domain.failpoints import armed
 from kedge.domain.questions import QuestionInfo, QuestionOption
-from kedge.engine import growing, heartbeats, pieces, upkeep
+from kedge.engine import growing, heartbeats, owners, pieces, upkeep
 from kedge.engine.engine import Engine
 from tests.engine.places import NEVER, PAUSES
+from tests.support.patience import PATIENCE
 
 
 def say(value: object) -> None:
@@ -87,18 +90,18 @@ async def fall_silent(engine: Engine, session_id: str) -> None:
         await told()
 
 
-async def touch_files(engine: Engine, session_id: str) -> None:
+async def touch_files(engine: Engine, session_id: str, written: str = "declared") -> None:
     """Stand in the middle of a shell call and of a declared one, each with a file just made."""
     session = await engine.sessions.get(session_id)
     async with (
         session.turn("Work") as turn,
         turn.step() as step,
         step.tool("bash", {}, effects="unknown"),
-        step.tool("write", {}, writes=["declared"]),
+        step.tool("write", {}, writes=[written]),
     ):
-        for name in ("shell", "declared"):
+        for name in ("shell", written):
             (engine.directory / name).touch()
-        beat(engine, engine.directory / "declared")
+        beat(engine, engine.directory / written)
         say("touched")
         await told()
 
@@ -190,6 +193,19 @@ async def begin(engine: Engine, session_id: str) -> None:
         say("begun")
 
 
+def pause() -> None:
+    """Be paused at once, with all threads; a signal to the process would let this one go on."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
+async def revert_and_pause(engine: Engine, session_id: str, message: str) -> None:
+    """Revert, and be paused by the kernel when the first file is done."""
+    session = await engine.sessions.get(session_id)
+    with armed("after-replace", pause):
+        await session.revert(message)
+    say("reverted")
+
+
 ROLES = {
     each.__name__: each
     for each in (
@@ -208,7 +224,12 @@ ROLES = {
             delete,
             begin,
         ),
+        revert_and_pause,
     )
+}
+SETTINGS = {
+    "delete": kedge.Settings(stop_patience=0.5),
+    "revert_and_pause": kedge.Settings(lease_time=0.3, snapshot_budget=PATIENCE),
 }
 
 
@@ -216,8 +237,10 @@ async def main(folder: str, database: str, role: str, *arguments: str) -> None:
     """Play a role; an error is said by the name of its class."""
     for name in PAUSES:
         setattr(upkeep, name, NEVER)
-    settings = kedge.Settings(stop_patience=0.5) if role == "delete" else None
-    async with kedge.open(folder, database=database, settings=settings) as engine:
+    if role == "revert_and_pause":
+        # As in another container: only its lease tells others whether it lives.
+        vars(owners)["_namespace"] = lambda: "another"
+    async with kedge.open(folder, database=database, settings=SETTINGS.get(role)) as engine:
         try:
             await ROLES[role](engine, *arguments)
         except KedgeError as error:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -83,6 +84,11 @@ class Child:
     def pause(self) -> None:
         """Stop it from running, without it knowing."""
         self.process.send_signal(signal.SIGSTOP)
+
+    async def until_paused(self) -> None:
+        """Wait until it has paused itself."""
+        wait = partial(os.waitid, os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        await asyncio.to_thread(wait)
 
     def resume(self) -> None:
         """Let it run again."""

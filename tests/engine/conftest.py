@@ -17,6 +17,7 @@ WAITS = (
     "engine.worktrees._GIT_PATIENCE",
     "snapshot.objects.user_packs._PATIENCE",
     "snapshot.ordering.PATIENCE",
+    "snapshot.ordering.SOON",
     "snapshot.repository.config._GIT_PATIENCE",
     "snapshot.repository.head._GIT_PATIENCE",
 )

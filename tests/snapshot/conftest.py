@@ -17,7 +17,8 @@ from tests.support.patience import PATIENCE, defaults_of
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is waited for, however loaded the machine is; who tests a wait says how long it is."""
     monkeypatch.setitem(defaults_of(SnapshotSettings), "budget", PATIENCE)
-    monkeypatch.setattr(ordering, "PATIENCE", PATIENCE)
+    for name in ("PATIENCE", "SOON"):
+        monkeypatch.setattr(ordering, name, PATIENCE)
     monkeypatch.setattr(config, "_GIT_PATIENCE", PATIENCE)
     monkeypatch.setattr(head, "_GIT_PATIENCE", PATIENCE)
     monkeypatch.setattr(user_packs, "_PATIENCE", PATIENCE)

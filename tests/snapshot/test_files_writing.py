@@ -276,6 +276,56 @@ def test_what_the_system_refuses_is_skipped_and_leaves_nothing(
     assert world.at(b"new").exists() == (results[2].outcome is Outcome.RECREATED)
 
 
+LOST = "it could not be put back, and is kept as"
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        pytest.param({"link": 1}, "there is no space left", id="the new one has no room"),
+        pytest.param({"link": 9}, "there is no space left", id="nor has the old one as a link"),
+        pytest.param({"link": 9, "rename": 9}, LOST, id="nor in any other way"),
+    ],
+)
+def test_a_file_that_is_away_for_a_moment_comes_back(
+    calls: dict[str, int], expected: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where names cannot be swapped, what was taken aside goes back if the new file cannot take its
+    place; if not even that works, the reason says where it is, and cleaning up tries again."""
+    old, new = world.present(b"old"), world.present(b"new")
+    world.lay(b"f", old)
+    plan = step(0, b"f", old, new)
+    with file_system("linking"), monkeypatch.context() as patch:
+        # The first two renames take the temporary file aside and back, the third one the old file.
+        for call, times in calls.items():
+            _fail_some(patch, call, times, after=3 if call == "rename" else 0)
+        (result,) = world.put(plan)
+        assert result.outcome is Outcome.SKIPPED
+        assert expected in result.reason
+        if expected == LOST:
+            assert result.reason.endswith(os.fsdecode(aside_name(TAG, 0)))
+            assert world.own_names() == [aside_name(TAG, 0)]
+            (trouble,) = world.clean_up(plan)
+            assert trouble.reason == result.reason
+    if expected == LOST:
+        assert world.clean_up(plan) == []
+    assert world.state(b"f") == old
+    assert world.own_names() == []
+
+
+def _fail_some(patch: pytest.MonkeyPatch, call: str, times: int, after: int) -> None:
+    """Make a system call fail so many times, after some that succeed."""
+    real = getattr(os, call)
+    tries = iter([*[True] * after, *[False] * times])
+
+    def failing(*arguments: object, **options: object) -> object:
+        if next(tries, True):
+            return real(*arguments, **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(os, call, failing)
+
+
 def _fail(patch: pytest.MonkeyPatch, call: str, code: int) -> None:
     """Make a system call fail where it would write."""
     real = getattr(os, call)

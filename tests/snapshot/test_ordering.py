@@ -3,9 +3,11 @@
 import asyncio
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -344,3 +346,95 @@ def test_closed_asynchronous_snapshots_are_not_entered(root: Path) -> None:
 
     with pytest.raises(SnapshotRefused, match="closed"):
         asyncio.run(enter())
+
+
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be patient only with whoever looks."""
+    monkeypatch.setattr("kedge.snapshot.ordering.SOON", 0.01)
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell")
+def test_who_has_the_worktree_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, holder: "subprocess.Popen[bytes]"
+) -> None:
+    """A process that is no kedge is not waited for, and one that is stopped is called so."""
+    soon(monkeypatch)
+    name = Path(f"/proc/{holder.pid}/comm").read_text().strip()
+    with opened(root) as snapshots:
+        with pytest.raises(RootBusy) as raised, snapshots.ordered():
+            pass
+        assert raised.value.holder == f"process {holder.pid} ({name})"
+        assert raised.value.holder in str(raised.value)
+        holder.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+        with pytest.raises(RootBusy, match="which is stopped"), snapshots.ordered():
+            pass
+
+
+def test_whoever_only_looks_is_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first snapshot of a large worktree takes its time; whoever changes files is named soon."""
+    soon(monkeypatch)
+    with opened(root) as one, opened(root) as two:
+        held = one.order.wait()
+        began = time.monotonic() - 1
+        two.order.check_patience(began)
+        with held.changing(), pytest.raises(RootBusy):
+            two.order.check_patience(began)
+        with pytest.raises(RootBusy):
+            two.order.check_patience(began)
+        held.release()
+        with two.ordered() as ordered:
+            ordered.track()
+
+
+async def test_whoever_waits_behind_others_waits_no_longer_than_they(
+    snapshots: AsyncSnapshots,
+    monkeypatch: pytest.MonkeyPatch,
+    holder: "subprocess.Popen[bytes]",
+) -> None:
+    """All sessions in a folder that another process has hear of it at the same time."""
+    arrivals: list[float] = []
+    check = Order.check_patience
+
+    def remembered(order: Order, began: float) -> None:
+        arrivals.append(began)
+        check(order, began)
+
+    monkeypatch.setattr(Order, "check_patience", remembered)
+    soon(monkeypatch)
+
+    async def enter() -> None:
+        async with snapshots.ordered():
+            pytest.fail("it was another's")
+
+    tasks = [asyncio.create_task(enter()) for _ in range(5)]
+    done = asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
+    came = time.monotonic()
+    assert [type(each) for each in await done] == [RootBusy] * 5
+    # Each counts from when it came, and none from when the one before it gave up.
+    assert len(set(arrivals)) == 5
+    assert max(arrivals) <= came
+
+
+async def test_who_had_to_wait_for_this_process_has_patience_left(
+    snapshots: AsyncSnapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tasks of one process make each other wait is not the other process's fault."""
+    began: list[float] = []
+    monkeypatch.setattr(Order, "check_patience", lambda order, since: began.append(since))
+    attempt = Order.attempt
+    tries = iter([False, True])
+    waiting: list[asyncio.Task[None]] = []
+
+    async def enter() -> None:
+        async with snapshots.ordered():
+            pass
+
+    async with snapshots.ordered():
+        waiting.append(asyncio.create_task(enter()))
+        await asyncio.sleep(0)
+        left = time.monotonic()
+        monkeypatch.setattr(Order, "attempt", lambda order: attempt(order) if next(tries) else None)
+    await waiting[0]
+    assert began[0] >= left

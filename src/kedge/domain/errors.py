@@ -354,6 +354,16 @@ class SnapshotTimeout(SnapshotError):
 class RootBusy(SnapshotError):
     """Another kedge is changing files in this folder; wait until it is done, then try again."""
 
+    def __init__(self, holder: str = "") -> None:
+        """`holder` is the process that has the folder, in words; empty if it cannot be seen."""
+        super().__init__(
+            f"Another kedge is changing files in this folder: {holder}; wait until it is done, then"
+            " try again"
+            if holder
+            else ""
+        )
+        self.holder = holder
+
 
 class SnapshotStoreFull(SnapshotError):
     """There is no space left for snapshots; free some, then try again."""

@@ -21,8 +21,8 @@ EVERY = 0.25
 _log = logging.getLogger(__name__)
 _FOLDER = "heartbeats"
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-# It goes on while the machine sleeps; macOS has another name for it.
-_STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""The clock that goes on while the machine sleeps; macOS has another name for it."""
 
 
 class Heartbeat:
@@ -117,10 +117,12 @@ def last_beat(data: Path, engine: str) -> int | None:
     """
     try:
         fd = os.open(data / _FOLDER / engine, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    except OSError:
         return None
     try:
         content, beat = os.read(fd, 8), os.fstat(fd).st_ctime_ns
+    except OSError:
+        return None
     finally:
         os.close(fd)
     if len(content) != 8:
@@ -132,7 +134,7 @@ def silent_engines(data: Path) -> list[str]:
     """The engines that are gone and have left a file; those that still run hold a lock on it."""
     try:
         names = os.listdir(data / _FOLDER)
-    except FileNotFoundError:
+    except OSError:
         return []
     return [name for name in names if not _is_locked(data / _FOLDER / name)]
 
@@ -140,7 +142,7 @@ def silent_engines(data: Path) -> list[str]:
 def forget_beats(data: Path, engines: Collection[str]) -> None:
     """Remove the files of engines of which nothing is left to be recovered."""
     for engine in engines:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             (data / _FOLDER / engine).unlink()
 
 
@@ -155,7 +157,8 @@ def _opened(path: Path) -> int:
 def _is_locked(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    except OSError:
+        # Gone by now, or nothing that could be told of.
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,4 +171,4 @@ def _is_locked(path: Path) -> bool:
 
 def _distance() -> int:
     """How far the clock of time stamps is from one that only ever goes on, in nanoseconds."""
-    return time.time_ns() - time.clock_gettime_ns(_STEADY)
+    return time.time_ns() - time.clock_gettime_ns(STEADY)

@@ -16,13 +16,14 @@ from kedge.domain.clock import Clock
 from kedge.domain.errors import EngineClosed, RootBusy, SessionBusy, StoreError
 from kedge.domain.events import SessionRequest
 from kedge.domain.ids import IdMaker
-from kedge.domain.status import Idle, SessionStatus
+from kedge.domain.status import Busy, Idle, SessionStatus
 from kedge.engine.events import Event, EventLog
 from kedge.engine.keeping import LeaseKeeper
 from kedge.engine.owners import engine_of, forget_engine, owner_lives, this_process
 from kedge.engine.processes import end_processes
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
+from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.leases import (
     IsAlive,
     LeaseState,
@@ -31,9 +32,11 @@ from kedge.store.verbs.leases import (
     run_of,
     take_over,
 )
+from kedge.store.verbs.plans import is_unfinished
 from kedge.store.verbs.processes import processes_of
 from kedge.store.verbs.prompts import say_idle, stop_waiting, waiting_prompts
 from kedge.store.verbs.requests import ask_to_stop
+from kedge.store.verbs.reverts import waiting_reverts
 
 if TYPE_CHECKING:
     from kedge.engine.timeline.recovering import Ends
@@ -175,14 +178,23 @@ class Runs:
             if not self._stoppers:
                 self._nothing_runs.set()
 
+    def still_held(self) -> Callable[[Fence], None]:
+        """As `LeaseKeeper.still_held`."""
+        return self._keeper.still_held()
+
     async def status(self, session_id: str) -> SessionStatus:
         """What a session is doing, wherever it runs."""
         owner, expired, status = await self._store.read(partial(lease_of, session_id))
-        return status if self._is_busy(session_id, owner, expired) else Idle()
+        if self._is_busy(session_id, owner, expired):
+            return status
+        # A revert that is still to be carried through keeps all else out, as one that runs does.
+        unfinished = await self._store.read(partial(is_unfinished, session_id))
+        return Busy() if unfinished else Idle()
 
     async def statuses(self) -> dict[str, LeaseState]:
-        """Every session that runs somewhere."""
-        return {
+        """Every session that runs somewhere, or waits for a revert to be carried through."""
+        found = {lease.session_id: lease for lease in await self._store.scan(waiting_reverts)}
+        return found | {
             lease.session_id: lease
             for lease in await self._held()
             if self._is_busy(lease.session_id, lease.owner, lease.expired)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from kedge.domain import wire
-from kedge.domain.errors import InvalidInput
+from kedge.domain.errors import InvalidInput, RootBusy
 from kedge.domain.messages import AssistantMessage, MessageModel, MessagePath, MessageTime
 from kedge.domain.parts import (
     Part,
@@ -77,16 +77,23 @@ class Step:
         if self._entered:
             raise InvalidInput("a step can be entered only once")
         self._entered = True
-        engine = self.turn.engine
-        async with self._files.sampled(begins=self.message.id) as taken:
-            start = StepStartPart(snapshot=taken.id, **self.new_part())
-            begin = partial(
-                begin_step, self.message, start, fence=self.turn.fence, now=engine.clock.now()
-            )
-            self.message = await self.turn._write(partial(together, begin, taken.record))
+        try:
+            async with self._files.sampled(begins=self.message.id) as taken:
+                await self._begin(taken)
+        except RootBusy as error:
+            # The prompt is answered all the same, with the reason why nothing is done.
+            await self._begin(StepSample())
+            await self.turn.record(error)
+            raise
         self._snapshot = taken.id
         self._open = True
         return self
+
+    async def _begin(self, taken: StepSample) -> None:
+        start = StepStartPart(snapshot=taken.id, **self.new_part())
+        now = self.turn.engine.clock.now()
+        begin = partial(begin_step, self.message, start, fence=self.turn.fence, now=now)
+        self.message = await self.turn._write(partial(together, begin, taken.record))
 
     async def __aexit__(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from kedge.snapshot.files import names
 from kedge.snapshot.files.looking import look
 from kedge.snapshot.files.opening import Root
-from kedge.snapshot.files.steps import Copy, Step
+from kedge.snapshot.files.steps import Copy, MayWrite, Step, always
 from kedge.snapshot.files.writing import Writer
 from kedge.snapshot.values import Absent, Outcome, Present, Result
 
@@ -23,6 +23,7 @@ def apply(
     folders: Sequence[bytes],
     resumed: bool,
     on_result: Callable[[Result], None] | None,
+    may_write: MayWrite = always,
 ) -> list[Result]:
     """Write, then delete, then remove those of the folders that are empty by then; a result for
     each step.
@@ -32,9 +33,9 @@ def apply(
     in the end, it is taken back. Folders are removed in the order given: the deepest must come
     first. One that a file is to take the place of goes also with empty folders in it. If the steps
     are `resumed` after a crash, what somebody has put in the place of something that is gone counts
-    as put there since.
+    as put there since. `may_write` is called before each change; if it raises, the rest is left.
     """
-    with Writer(root, content, tag=tag, on_result=on_result) as writer:
+    with Writer(root, content, tag=tag, on_result=on_result, may_write=may_write) as writer:
         return _Application(root, writer, steps, folders, resumed=resumed).results()
 
 

@@ -5,8 +5,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kedge.domain.errors import DirectoryNotFound, InvalidInput
+from kedge.domain.errors import DirectoryNotFound, InvalidInput, SnapshotRefused
 from kedge.snapshot.files.opening import Root
+from kedge.snapshot.objects.durable import disk_errors, make_folder
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.plans import Plans
@@ -30,6 +31,8 @@ class Opened:
     worktree: Worktree
     memory: Path
     """Where what is known of the files is written for the next process."""
+    looking: Path
+    """A mark that is locked by whoever has the root only to look."""
     plans: Plans
     holder: str
     """Under which name the snapshot that the memory needs is kept."""
@@ -51,8 +54,18 @@ def open_worktree(
         opened = Root(real)
     except (FileNotFoundError, NotADirectoryError):
         raise DirectoryNotFound(os.fspath(root)) from None
+    except OSError as error:
+        raise SnapshotRefused(
+            f"the folder {os.fspath(root)} cannot be opened: {error.strerror}"
+        ) from error
     folder = data / "snapshots" / project
-    store = ObjectStore(folder, budget=settings.disk)
+    try:
+        with disk_errors("opening the snapshot store"):
+            store = ObjectStore(folder, budget=settings.disk)
+            make_folder(folder / "roots")
+    except BaseException:
+        opened.close()
+        raise
     mounts = Mounts()
     watch, way_reason = _choose(real, mounts, way)
     limits = Limits(
@@ -72,6 +85,7 @@ def open_worktree(
         store=store,
         worktree=worktree,
         memory=folder / "roots" / f"{digest}.memory",
+        looking=folder / "roots" / f"{digest}.looking",
         plans=Plans(folder / "plans" / digest),
         holder=f"root-{digest}",
     )

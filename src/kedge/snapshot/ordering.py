@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from kedge.domain.errors import RootBusy
 from kedge.snapshot.applying import apply
 from kedge.snapshot.disk import Disk
-from kedge.snapshot.files.holding import Hold, hold
+from kedge.snapshot.files.holding import Hold, hold, holder_of, is_only_looked_at
 from kedge.snapshot.files.opening import naps
 from kedge.snapshot.files.recovering import clean_up
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import MayWrite, Step, always
 from kedge.snapshot.guard import Guard
 from kedge.snapshot.looking import look
 from kedge.snapshot.opening import Opened
@@ -18,7 +18,10 @@ from kedge.snapshot.taking import Taker
 from kedge.snapshot.values import Present, Result, Snapshot
 
 PATIENCE = 30.0
-"""Seconds that somebody waits for another kedge in the same worktree."""
+"""Seconds that somebody waits for another kedge that only looks at the same worktree."""
+
+SOON = 2.0
+"""Seconds that somebody waits for another process that changes its files, or is stopped."""
 
 
 class Order:
@@ -33,20 +36,29 @@ class Order:
     def attempt(self) -> Hold | None:
         """The worktree, if nobody else has it; what a dead restore left in it is put in order."""
         with self._guard.use():
-            held = hold(self._opened.root)
+            held = hold(self._opened.root, self._opened.looking)
             if held is not None:
                 self._put_in_order(held)
             return held
 
     def wait(self) -> Hold:
         """The worktree, as soon as nobody else has it; `RootBusy` if that takes too long."""
-        deadline = time.monotonic() + PATIENCE
+        began = time.monotonic()
         pauses = naps()
         while (held := self.attempt()) is None:
-            if time.monotonic() >= deadline:
-                raise RootBusy
+            self.check_patience(began)
             time.sleep(next(pauses))
         return held
+
+    def check_patience(self, began: float) -> None:
+        """Raise `RootBusy` if the worktree is not worth waiting for any longer, since a time of the
+        monotonic clock."""
+        waited = time.monotonic() - began
+        if waited < min(SOON, PATIENCE):
+            return
+        root = self._opened.root
+        if waited >= PATIENCE or not is_only_looked_at(root, self._opened.looking):
+            raise RootBusy(holder_of(root))
 
     def _put_in_order(self, held: Hold) -> None:
         try:
@@ -101,6 +113,7 @@ class Ordered:
         folders: Sequence[bytes] = (),
         resumed: bool = False,
         on_result: Callable[[Result], None] | None = None,
+        may_write: MayWrite = always,
     ) -> list[Result]:
         """Carry out steps: writes, then deletions, then folders that are empty by now.
 
@@ -110,9 +123,10 @@ class Ordered:
         A path that is as wanted is done (`UNCHANGED`), one that is as expected is written, any
         other is left alone: so the same steps may be applied again after a crash, once `clean_up`
         has put in order what it left. All is on the disk for good when this returns; `on_result`
-        is called for each path before that. `tag` is in the names of temporary files.
+        is called for each path before that. `tag` is in the names of temporary files. `may_write`
+        is called before each change: if it raises, the rest is left as after a crash.
         """
-        with self._guard.use(), self._held.used() as root:
+        with self._guard.use(), self._held.changing() as root:
             return apply(
                 root,
                 self._read,
@@ -121,12 +135,15 @@ class Ordered:
                 folders=folders,
                 resumed=resumed,
                 on_result=on_result,
+                may_write=may_write,
             )
 
-    def clean_up(self, steps: Sequence[Step], *, tag: str) -> list[Result]:
+    def clean_up(
+        self, steps: Sequence[Step], *, tag: str, may_write: MayWrite = always
+    ) -> list[Result]:
         """Put in order what a crash left of steps; the results are of the paths with trouble."""
-        with self._guard.use(), self._held.used() as root:
-            return clean_up(root, steps, tag=tag)
+        with self._guard.use(), self._held.changing() as root:
+            return clean_up(root, steps, tag=tag, may_write=may_write)
 
     def _read(self, blob: str) -> bytes:
         return self._store.read(bytes.fromhex(blob))[1]

@@ -377,7 +377,7 @@ class Snapshots:
         steps, results = steps_back(changes, self.can_read)
         if steps:
             with (
-                held.used() as root,
+                held.changing() as root,
                 self._opened.plans.carried_out(steps) as tag,
                 Writer(root, self.read, tag=tag) as writer,
             ):

@@ -1,13 +1,23 @@
 """Several files changed at once."""
 
+import math
 import stat
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kedge.agent.tools import contents
 from kedge.agent.tools.apply_patch import apply_patch
 from kedge.agent.tools.tool import ToolFailure
+from kedge.domain import wire
+from kedge.domain.errors import LeaseLost
+from kedge.domain.failpoints import armed
+from kedge.domain.status import Busy
+from kedge.engine import keeping
+from kedge.engine.owners import this_process
+from kedge.store.script import Script, run
 from tests.agent.tools.scene import Ask, Rejected, Scene
 from tests.engine.reverting.scene import tree
 
@@ -189,3 +199,38 @@ async def test_a_symlink_to_the_outside_is_asked_for(
     scene.person.rejects.clear()
     await scene.run(apply_patch, patchText=patch)
     assert (tmp_path / "outside").read_text() == "2\n"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["going on", "taking back"])
+async def test_a_call_that_lost_its_session_writes_nothing_more(
+    scene: Scene, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Its process was paused, and another one has taken the session over: what is left of the call
+    is that one's to put in order, be it in the middle of writing or of taking back."""
+
+    def lose() -> None:
+        scene.engine.store.run_blocking(partial(taken_over, scene.session.id))
+        monkeypatch.setattr(keeping, "now", lambda: math.inf)
+        if fails:
+            (folder / "b.txt").mkdir()
+
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** Add File: b.txt\n+b\n*** End Patch\n"
+    with armed("after-create", lose), pytest.raises(LeaseLost):
+        await scene.run(apply_patch, patchText=patch)
+    assert (folder / "a.txt").read_text() == "a\n"
+    assert not (folder / "b.txt").is_file()
+
+
+def taken_over(session_id: str) -> Script[None]:
+    """Have another process run the session."""
+    owner = wire.encode(msgspec.structs.replace(this_process("other"), machine="other"))
+    yield from run(
+        "lease_take",
+        session_id=session_id,
+        generation=7,
+        owner=owner,
+        now=0,
+        time_expires=2**62,
+        status=wire.encode(Busy()),
+        kind="turn",
+    )

@@ -1,7 +1,8 @@
 """What a tool sees of the session that called it."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -150,6 +151,11 @@ class Call:
         own tools: its steps are stored, because their temporary files outlive a crash.
         """
         await self._running.declare(writes=paths, reads=reads, work=work)
+
+    def still_at_work(self) -> Callable[[], None]:
+        """What raises `LeaseLost` if another process has taken the session over since `writes` was
+        called; made before that, and called in a thread before each file is written."""
+        return partial(self.engine.runs.still_held(), self.step.turn.fence)
 
     async def observes(self) -> None:
         """From here to the end of the call, record what happens to any file of the worktree."""

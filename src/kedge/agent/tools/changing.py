@@ -77,6 +77,7 @@ async def change(
         told = await asyncio.to_thread(_told, replacements)
         await call.ask("edit", _patterns(places), metadata=_metadata(told))
         work = await asyncio.to_thread(work_of, replacements)
+        may_write = call.still_at_work()
         await _declare(call, places, work, unseen)
         reach("steps-stored")
         if await asyncio.to_thread(_look, places) != found or not all(map(is_same_place, places)):
@@ -84,7 +85,8 @@ async def change(
                 "A file changed after it was looked at, and nothing was written. Read it again, "
                 "then try again."
             )
-        await to_the_end(asyncio.to_thread(partial(put, work, tag=call.part_id)))
+        writing = partial(put, work, tag=call.part_id, may_write=may_write)
+        await to_the_end(asyncio.to_thread(writing))
         reach("steps-done")
     for changed in told:
         call.edited(changed.place.path)

@@ -12,7 +12,14 @@ from kedge.agent.tools.tool import ToolFailure
 from kedge.snapshot.files.folders import remove_if_empty
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.reading import Failure, read_file
-from kedge.snapshot.files.steps import FileWork, RootedStep, Step, taking_back
+from kedge.snapshot.files.steps import (
+    FileWork,
+    MayWrite,
+    RootedStep,
+    Step,
+    always,
+    taking_back,
+)
 from kedge.snapshot.files.writing import Writer
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Outcome, Present, Result
@@ -66,6 +73,8 @@ class Replacement:
 class _Progress:
     """How far the writing came."""
 
+    tag: str
+    may_write: MayWrite
     done: list[RootedStep] = field(default_factory=list)
     made: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Folders on the way to files: the root of the step, and the path from there."""
@@ -135,12 +144,15 @@ def work_of(replacements: Sequence[Replacement]) -> FileWork:
     return FileWork(steps=tuple(steps), contents=contents)
 
 
-def put(work: FileWork, *, tag: str) -> None:
-    """Write all of it; if one file cannot be written, take back the others and say why."""
-    progress = _Progress()
+def put(work: FileWork, *, tag: str, may_write: MayWrite = always) -> None:
+    """Write all of it; if one file cannot be written, take back the others and say why.
+
+    If `may_write` raises, nothing more is written and nothing taken back, as after a crash.
+    """
+    progress = _Progress(tag, may_write)
     with ExitStack() as undoing:
-        undoing.callback(_take_back, work, progress, tag)
-        failure = _carry_out_all(work, progress, tag)
+        undoing.callback(_take_back, work, progress)
+        failure = _carry_out_all(work, progress)
         if failure is None:
             undoing.pop_all()
     if failure is not None:
@@ -150,10 +162,10 @@ def put(work: FileWork, *, tag: str) -> None:
     work.is_done = True
 
 
-def _carry_out_all(work: FileWork, progress: _Progress, tag: str) -> str | None:
+def _carry_out_all(work: FileWork, progress: _Progress) -> str | None:
     """Write until a file cannot be written; why not, if there is one."""
     for each in work.steps:
-        result = _carry_out(each, work.contents, tag, progress.made)
+        result = _carry_out(each, work.contents, progress)
         if result.outcome not in _DONE:
             return f"{printable(each.real)} was not written: {result.reason}."
         if result.outcome is not Outcome.UNCHANGED:
@@ -161,18 +173,14 @@ def _carry_out_all(work: FileWork, progress: _Progress, tag: str) -> str | None:
     return None
 
 
-def _carry_out(
-    rooted: RootedStep,
-    contents: Mapping[str, bytes],
-    tag: str,
-    made: list[tuple[bytes, bytes]],
-) -> Result:
+def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], progress: _Progress) -> Result:
+    tag, may_write = progress.tag, progress.may_write
     with (
         Root(rooted.root) as root,
-        Writer(root, contents.__getitem__, tag=tag) as writer,
+        Writer(root, contents.__getitem__, tag=tag, may_write=may_write) as writer,
     ):
         (result,) = writer.put([rooted.step])
-        made += [(rooted.root, folder) for folder in writer.created]
+        progress.made.extend((rooted.root, folder) for folder in writer.created)
         return result
 
 
@@ -189,7 +197,7 @@ def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> Step:
     return Step(number=number, path=wanted.place.below, expect=before, want=want)
 
 
-def _take_back(work: FileWork, progress: _Progress, tag: str) -> None:
+def _take_back(work: FileWork, progress: _Progress) -> None:
     """Undo what was done; where somebody saved meanwhile, theirs stays.
 
     If a deleted file cannot be put back, new ones stay as well: one may be the only copy of it.
@@ -200,8 +208,9 @@ def _take_back(work: FileWork, progress: _Progress, tag: str) -> None:
             continue
         is_lost = any(isinstance(other.step.expect, Absent) for other in progress.stays)
         is_kept = is_lost and isinstance(each.step.want, Absent)
-        if is_kept or _carry_out(each, work.contents, tag, progress.made).outcome not in _DONE:
+        if is_kept or _carry_out(each, work.contents, progress).outcome not in _DONE:
             progress.stays.append(each)
     for path, folder in reversed(progress.made):
+        progress.may_write()
         with Root(path) as root:
             remove_if_empty(root, folder)

@@ -8,7 +8,7 @@ from kedge.domain.receipts import Receipt
 from kedge.engine.reverting.receipts import KNOWN, corrected, step_outcomes
 from kedge.engine.timeline.formats import declared_data, restored
 from kedge.snapshot.async_ordering import AsyncOrdered
-from kedge.snapshot.files.steps import Copy, Step
+from kedge.snapshot.files.steps import Copy, MayWrite, Step
 from kedge.snapshot.values import Outcome, Result, State
 from kedge.store.verbs.plans import PlanStep, StoredPlan
 from kedge.store.verbs.reverts import Finish
@@ -22,11 +22,13 @@ async def carry_out(
     order: AsyncOrdered | None,
     plan: StoredPlan,
     steps: Sequence[PlanStep],
+    still_held: MayWrite,
     failed: Mapping[bytes, Result] | None = None,
 ) -> Finish:
     """Do what a stored plan says, except at paths of which it is known that it cannot be done.
 
-    The same for a plan that nothing or something was done of already.
+    The same for a plan that nothing or something was done of already. Raises `LeaseLost` before the
+    first step after the session was lost: the plan is then carried through by others.
     """
     results = dict(failed or {})
     todo = [_step(plan, step) for step in steps if step.path not in results]
@@ -37,7 +39,11 @@ async def carry_out(
     if todo or (order is not None and plan.data.folders):
         assert order is not None
         applied = await order.apply(
-            todo, tag=tag_of(plan), folders=plan.data.folders, resumed=failed is not None
+            todo,
+            tag=tag_of(plan),
+            folders=plan.data.folders,
+            resumed=failed is not None,
+            may_write=still_held,
         )
         results |= {result.path: result for result in applied}
     reach("after-apply")
@@ -45,10 +51,11 @@ async def carry_out(
 
 
 async def clean_up(
-    order: AsyncOrdered, plan: StoredPlan, steps: Sequence[PlanStep]
+    order: AsyncOrdered, plan: StoredPlan, steps: Sequence[PlanStep], still_held: MayWrite
 ) -> dict[bytes, Result]:
     """Remove what a crash left beside the files of a plan; gives the paths with trouble."""
-    troubles = await order.clean_up([_step(plan, step) for step in steps], tag=tag_of(plan))
+    left = [_step(plan, step) for step in steps]
+    troubles = await order.clean_up(left, tag=tag_of(plan), may_write=still_held)
     return {result.path: result for result in troubles}
 
 

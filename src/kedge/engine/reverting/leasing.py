@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.domain.errors import SessionBusy
 from kedge.domain.status import Idle
+from kedge.snapshot.files.steps import MayWrite
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.requests import open_requests
 from kedge.store.verbs.reverts import begin_revert, end_revert, resume_plan
@@ -26,6 +27,8 @@ class Lease:
     """The lease of a session, until it is given back."""
 
     fence: Fence
+    still_held: MayWrite
+    """Raises `LeaseLost` when the session is another process's; to be called in a thread."""
     is_over: bool = False
     """Whether a transaction has given it back already."""
 
@@ -76,12 +79,13 @@ async def _kept(
     except SessionBusy:
         raise _Taken from None
     try:
+        still_held = engine.runs.still_held()
         fence = await _take(engine, session_id, plan_id, stop)
         if fence is None:
             yield None
             return
         engine.runs.started(session_id, fence.generation)
-        lease = Lease(fence)
+        lease = Lease(fence, partial(still_held, fence))
         try:
             yield lease
         finally:

@@ -1,14 +1,21 @@
 """Plans that a process left unfinished when it died: each is carried through, or closed with the
 reason why it cannot be."""
 
+import errno
 import logging
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kedge.domain.errors import DirectoryNotFound, KedgeError, RootBusy, SessionBusy, SnapshotError
+from kedge.domain.errors import (
+    DirectoryNotFound,
+    RootBusy,
+    SessionBusy,
+    SnapshotError,
+    SnapshotStoreFull,
+)
 from kedge.domain.failpoints import reach
 from kedge.engine.reverting.carrying import all_skipped, carry_out, clean_up, finish_of
 from kedge.engine.reverting.leasing import Lease, resumed
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _BUSY = "another session is writing it"
 _ELSEWHERE = "it was interrupted on another machine"
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT}
+"""What a machine that lacks something says; to close a plan for it would be too early."""
 _PATIENCE = 600_000
 """Milliseconds that the machine of an unfinished plan has to come back."""
 
@@ -47,23 +56,24 @@ class Recovery:
         self._engine = engine
 
     async def recover(self) -> None:
-        """Carry through the plans of owners that are gone, on whatever session."""
-        await self._carry_through(await self._engine.store.read(unfinished_plans))
+        """Carry through the plans of owners that are gone, on whatever session; one that cannot be
+        now is tried again, and keeps no other from its turn."""
+        for plan in await self._engine.store.read(unfinished_plans):
+            try:
+                await self._carry_through(plan)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others have their turn
+                _log.warning("a revert of %s is still unfinished: %s", plan.session_id, error)
 
     async def recover_session(self, session_id: str) -> None:
-        """Carry through the plans of one session, if their owners are gone."""
-        plans = await self._engine.store.read(partial(open_plans, session_id))
-        await self._carry_through([plan for plan in plans if plan.state == "planned"])
+        """Carry through the plans of one session, if their owners are gone; raises what keeps one
+        from it, because nothing else can be done in the session before."""
+        for plan in await self._engine.store.read(partial(open_plans, session_id)):
+            if plan.state == "planned":
+                await self._carry_through(plan)
 
-    async def _carry_through(self, plans: Sequence[StoredPlan]) -> None:
-        for plan in plans:
-            try:
-                await to_the_end(self._resume(plan))
-            except SessionBusy:
-                continue
-            except KedgeError as error:
-                # It is tried again; another plan may be luckier.
-                _log.warning("a revert of %s is still unfinished: %s", plan.session_id, error)
+    async def _carry_through(self, plan: StoredPlan) -> None:
+        with suppress(SessionBusy):
+            await to_the_end(self._resume(plan))
 
     async def _resume(self, plan: StoredPlan) -> None:
         engine = self._engine
@@ -76,8 +86,8 @@ class Recovery:
                 if here:
                     await self._go_on(plan, steps, lease)
                 else:
-                    results = all_skipped(steps, _ELSEWHERE)
-                    await self._close(plan, finish_of(plan, steps, results), lease)
+                    finish = finish_of(plan, steps, all_skipped(steps, _ELSEWHERE))
+                    await self._close(plan, _none_ruled_out(finish), lease)
 
     async def _go_on(self, plan: StoredPlan, steps: Sequence[PlanStep], lease: Lease) -> None:
         timeline = self._engine.timeline
@@ -86,21 +96,23 @@ class Recovery:
             busy = await lock_files(stack, timeline.locks, plan.worktree, paths)
             failed = {path: Result(path, Outcome.CONFLICT, _BUSY) for path in busy}
             order: AsyncOrdered | None = None
+            is_known = plan.kind == "files"
             try:
                 if steps:
                     order = await self._order(stack, plan)
-                    failed |= await clean_up(order, plan, steps)
-                finish = await carry_out(timeline, order, plan, steps, failed)
-            except RootBusy:
-                raise
+                    failed |= await clean_up(order, plan, steps, lease.still_held)
+                finish = await carry_out(timeline, order, plan, steps, lease.still_held, failed)
             except (*UNPROTECTED, OSError) as error:
+                if _may_pass(error):
+                    raise
                 # Trying again and again would keep the session busy for ever.
                 _log.warning("a revert in %s cannot be finished: %s", plan.worktree, error)
-                finish = finish_of(plan, steps, await _as_found(order, steps, str(error)))
+                found = await _as_found(order, steps)
+                is_known = is_known and found is not None
+                results = all_skipped(steps, str(error)) | (found or {})
+                finish = finish_of(plan, steps, results)
             # What a files-only revert did is a change by itself: there, what was found counts.
-            if order is None or plan.kind != "files":
-                finish = _none_ruled_out(finish)
-            await self._close(plan, finish, lease)
+            await self._close(plan, finish if is_known else _none_ruled_out(finish), lease)
 
     async def _order(self, stack: AsyncExitStack, plan: StoredPlan) -> AsyncOrdered:
         engine = self._engine
@@ -131,18 +143,26 @@ def _none_ruled_out(finish: Finish) -> Finish:
 
 
 async def _as_found(
-    order: AsyncOrdered | None, steps: Sequence[PlanStep], reason: str
-) -> dict[bytes, Result]:
-    """What became of steps of which some may have been carried out before the trouble."""
-    results = all_skipped(steps, reason)
+    order: AsyncOrdered | None, steps: Sequence[PlanStep]
+) -> dict[bytes, Result] | None:
+    """Those of the steps that were carried out before the trouble; None if nobody can look."""
     if order is None:
-        return results
+        return None
     try:
         disk = await order.look([step.path for step in steps])
     except (SnapshotError, OSError):
-        return results
-    for step in steps:
-        found = disk[step.path]
-        if isinstance(found, Present | Absent) and is_same(found, restored(step.want)):
-            results[step.path] = Result(step.path, Outcome.UNCHANGED)
-    return results
+        return None
+    return {
+        step.path: Result(step.path, Outcome.UNCHANGED)
+        for step in steps
+        if isinstance(found := disk[step.path], Present | Absent)
+        and is_same(found, restored(step.want))
+    }
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether what keeps a plan from being carried through may be over later."""
+    if isinstance(error, RootBusy | SnapshotStoreFull):
+        return True
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _PASSING

@@ -196,7 +196,7 @@ class Reverts:
         ]
         plan = await self._store(session, lease, kind, data, prepared, steps)
         reach("plan-stored")
-        finish = await carry_out(engine.timeline, prepared.order, plan, steps)
+        finish = await carry_out(engine.timeline, prepared.order, plan, steps, lease.still_held)
         reach("before-outcome")
         write = partial(finish_plan, plan, finish, fence=lease.fence, now=engine.clock.now())
         session.info = await engine.store.write_bulk(write)

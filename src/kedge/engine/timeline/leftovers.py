@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
-from kedge.domain.errors import KedgeError, SnapshotError
+from kedge.domain.errors import SnapshotError
 from kedge.engine.reverting.locking import lock_files
 from kedge.engine.timeline.formats import declared_data, read_declared
 from kedge.engine.timeline.timeline import UNPROTECTED
@@ -60,21 +60,12 @@ async def put_in_order(
     steps = states.steps
     if not steps:
         return PutInOrder()
-    busy = await lock_files(stack, engine.timeline.locks, "/", [_below(each) for each in steps])
-    free = [each for each in steps if _below(each) not in busy]
-    # A call that could not write one of its files was taking the others back.
-    back = [each for each in taking_back(steps) if _below(each) not in busy]
-
-    def is_safe(blob: str) -> bool:
-        return is_stored(blob) or _is_written(blob, free)
-
-    def clean_up_both() -> dict[bytes, str]:
-        reasons = _clean_up(free, call.part_id, is_safe)
-        # What is taken back is the call's own, and not the only copy of anything.
-        return reasons | _clean_up(back, call.part_id, lambda blob: True)
-
     try:
-        reasons = await asyncio.to_thread(clean_up_both)
+        busy = await lock_files(stack, engine.timeline.locks, "/", [_below(each) for each in steps])
+        free = [each for each in steps if _below(each) not in busy]
+        # A call that could not write one of its files was taking the others back.
+        back = [each for each in taking_back(steps) if _below(each) not in busy]
+        reasons = await asyncio.to_thread(_clean_up_both, free, back, call.part_id, is_stored)
         done = await asyncio.to_thread(lambda: [each for each in free if _is_done(each)])
         await asyncio.to_thread(_remove_if_empty, states.missing)
     except (SnapshotError, OSError) as error:
@@ -105,8 +96,7 @@ async def look_after_leftovers(engine: "Engine") -> None:
     for call in await engine.store.read(partial(leftovers, machine)):
         try:
             order = await _look_after(engine, call)
-        except KedgeError as error:
-            # It is tried again; another one may be luckier.
+        except Exception as error:  # noqa: BLE001 - it is tried again; another one may be luckier
             _log.warning("what a call left in %s is still there: %s", call.worktree, error)
             continue
         for step, reason in order.troubles:
@@ -131,6 +121,19 @@ async def _look_after(engine: "Engine", call: Call) -> PutInOrder:
 
 def _below(step: RootedStep) -> bytes:
     return step.real.removeprefix(b"/")
+
+
+def _clean_up_both(
+    free: Sequence[RootedStep], back: Sequence[RootedStep], tag: str, is_stored: IsStored
+) -> dict[bytes, str]:
+    """Put steps in order, and those that take them back."""
+
+    def is_safe(blob: str) -> bool:
+        return is_stored(blob) or _is_written(blob, free)
+
+    reasons = _clean_up(free, tag, is_safe)
+    # What is taken back is the call's own, and not the only copy of anything.
+    return reasons | _clean_up(back, tag, lambda blob: True)
 
 
 def _clean_up(steps: Sequence[RootedStep], tag: str, is_stored: IsStored) -> dict[bytes, str]:

@@ -35,9 +35,9 @@ EFFECTS = ("none", "unknown")
 class StepSample:
     """A snapshot at the start or the end of a step."""
 
-    id: str | None
+    id: str | None = None
     """The tree's id; None if there is no snapshot."""
-    record: ScriptMaker[None] | None
+    record: ScriptMaker[None] | None = None
     """Puts it into the timeline."""
 
 
@@ -51,12 +51,16 @@ class StepFiles:
 
     @asynccontextmanager
     async def sampled(self, begins: str | None = None) -> AsyncIterator[StepSample]:
-        """A snapshot, to be recorded inside of the block; `begins` is the message of a new step."""
+        """A snapshot, to be recorded inside of the block; `begins` is the message of a new step.
+
+        A step does not begin, with `RootBusy`, where another process has the worktree.
+        """
         if not self._is_protected:
-            yield StepSample(None, None)
+            yield StepSample()
             return
         timeline = self._engine.timeline
-        async with timeline.sampled(self._session) as taken:
+        take = timeline.sampled if begins is not None else timeline.sampled_at_end
+        async with take(self._session) as taken:
             yield StepSample(taken.id, partial(self._record, taken, begins))
 
     def _record(self, taken: "Taken", begins: str | None) -> Script[None]:

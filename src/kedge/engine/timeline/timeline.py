@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kedge.domain.errors import DirectoryNotFound, SnapshotError
+from kedge.domain.errors import DirectoryNotFound, RootBusy, SnapshotError
 from kedge.domain.roots import are_related
 from kedge.engine.owners import machine
 from kedge.engine.timeline.formats import snapshot_text
@@ -71,13 +71,24 @@ class Timeline:
         self.locks = FileLocks(engine.data)
         self.heartbeat = engine.heartbeat
 
-    @asynccontextmanager
-    async def sampled(self, session: "Session") -> AsyncIterator[Taken]:
+    def sampled(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
         """A snapshot of a session's worktree, the newest one there is while the block lasts.
 
         What is recorded of it in the block comes in the order in which snapshots were taken. A
-        snapshot that cannot be taken is absent, and nothing waits for it.
+        snapshot that cannot be taken is absent, and nothing waits for it; but `RootBusy` where
+        another process has the worktree: nothing should begin that could not be told from what that
+        one does.
         """
+        return self._sampled(session, refuses=(RootBusy,))
+
+    def sampled_at_end(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
+        """As `sampled`, for what has been done already: it is recorded whoever has the worktree."""
+        return self._sampled(session, refuses=())
+
+    @asynccontextmanager
+    async def _sampled(
+        self, session: "Session", refuses: tuple[type[SnapshotError], ...]
+    ) -> AsyncIterator[Taken]:
         async with AsyncExitStack() as stack:
             asked, snapshot, reason = 0, None, ""
             try:
@@ -85,6 +96,8 @@ class Timeline:
                 order = await stack.enter_async_context(snapshots.ordered())
                 asked = await self.store.read(timeline_head)
                 snapshot = await order.track(session=session.id)
+            except refuses:
+                raise
             except UNPROTECTED as error:
                 asked, reason = await self.store.read(timeline_head), str(error)
                 _log.info("no snapshot of %s: %s", session.worktree, reason)

@@ -1,6 +1,7 @@
 """Calls of unknown effect: what changed while one ran is its own, if nobody else was at work."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from kedge.engine.timeline.formats import (
     stored,
     unknown_data,
 )
-from kedge.engine.timeline.timeline import Taken, Timeline, home_of
+from kedge.engine.timeline.timeline import UNPROTECTED, Taken, Timeline, home_of
 from kedge.snapshot.asynchronous import AsyncSnapshots
 from kedge.snapshot.files.birth import file_clock
 from kedge.snapshot.values import Change, Present, Snapshot, State, Uncovered
@@ -43,6 +44,8 @@ from kedge.store.verbs.timeline import (
 
 if TYPE_CHECKING:
     from kedge.engine.session import Session
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class UnknownEffects:
         """The number it began at, while it runs."""
         self._number = 0
         self._unseen = ""
-        """Why there is no opening snapshot, if there is none."""
+        """Why there is no opening snapshot, or why nothing can be told; empty if something can."""
         self._since: int | None = None
         """The time of the file clock at which it began; None if that is not known."""
 
@@ -115,7 +118,7 @@ class UnknownEffects:
         with self._beating:
             # What it did is done: it is its own, also if the process dies while that is recorded.
             self._timeline.heartbeat.beat()
-            async with self._timeline.sampled(self._session) as taken:
+            async with self._timeline.sampled_at_end(self._session) as taken:
                 yield await self.end_with(taken)
 
     async def end_with(self, taken: Taken, life: Life | None = None) -> ScriptMaker[None]:
@@ -124,7 +127,12 @@ class UnknownEffects:
         `life` is when the process is known to have lived, if it is dead.
         """
         assert self._began is not None
-        changes = await self._changes(taken, self._began)
+        try:
+            changes = await self._changes(taken, self._began)
+        except (*UNPROTECTED, OSError) as error:
+            # The folder is gone, or the store is: all that is known is that there was such a call.
+            _log.warning("what a call did in %s cannot be told: %s", self._home.worktree, error)
+            self._unseen, changes = self._unseen or str(error), []
         if life is not None:
             changes = await asyncio.to_thread(doubted, changes, self._home.worktree, life)
         self._began = None

@@ -8,7 +8,7 @@ from kedge.domain.errors import PathRefused
 from kedge.domain.failpoints import reach
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root, components
 from kedge.snapshot.files.replacing import settle
-from kedge.snapshot.files.steps import Spot, Step, skipped
+from kedge.snapshot.files.steps import MayWrite, Spot, Step, always, skipped
 from kedge.snapshot.files.syncing import sync_folders
 from kedge.snapshot.values import Result
 
@@ -19,10 +19,12 @@ def clean_up(
     *,
     tag: str,
     is_stored: Callable[[str], bool] | None = None,
+    may_write: MayWrite = always,
 ) -> list[Result]:
     """Remove all temporary files of these steps; the results are of the paths with trouble.
 
     `is_stored` tells whether a blob is anywhere else; left out, everything is that steps expect.
+    `may_write` is called before each step; if it raises, the rest is left.
 
     By what is at the step's path, and aside:
 
@@ -46,6 +48,7 @@ def clean_up(
             components(step.path)
             with root.folder(step.folder) as dir_fd:
                 reach("before-settle")
+                may_write()
                 spot = Spot(step, dir_fd, tag)
                 result = settle(replace(spot, is_stored=is_stored) if is_stored else spot)
                 reach("after-settle")

@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from kedge.domain.failpoints import reach
 from kedge.snapshot.files import names
-from kedge.snapshot.files.moving import SwapUnsupported, place, swap
+from kedge.snapshot.files.moving import SwapUnsupported, exists, place, swap
 from kedge.snapshot.files.steps import CannotWrite, Spot
 from kedge.snapshot.values import Outcome, Present, Result
 
@@ -108,7 +108,7 @@ def settle(spot: Spot) -> Result | None:
         return None
     if here is None:
         result = _give_back(spot)
-        return None if expected else result
+        return None if expected and result.outcome is not Outcome.SKIPPED else result
     if not expected:
         return _return_to_owner(spot)
     if spot.has_what_is_expected():
@@ -145,7 +145,9 @@ def _replace_in_two_moves(spot: Spot) -> Result:
         spot.discard(spot.aside)
         return spot.result(Outcome.CONFLICT, _CHANGED)
     except OSError:
-        _give_back(spot)
+        returned = _give_back(spot)
+        if returned.outcome is Outcome.SKIPPED:
+            return returned
         raise
     spot.discard(spot.aside)
     return spot.result(Outcome.RESTORED)
@@ -163,12 +165,27 @@ def _take_aside(spot: Spot) -> Result | None:
 
 
 def _give_back(spot: Spot) -> Result:
-    """Put what is aside back, unless there is something newer."""
+    """Put what is aside back, unless there is something newer; skipped if nothing helps."""
+    try:
+        _return(spot)
+    except FileExistsError:
+        return _dispose(spot)
+    except OSError:
+        shown = spot.aside.decode("utf-8", "backslashreplace")
+        return spot.result(Outcome.SKIPPED, f"it could not be put back, and is kept as {shown}")
+    return spot.result(Outcome.CONFLICT, _CHANGED)
+
+
+def _return(spot: Spot) -> None:
     try:
         place(spot.dir_fd, spot.aside, spot.name)
     except FileExistsError:
-        return _dispose(spot)
-    return spot.result(Outcome.CONFLICT, _CHANGED)
+        raise
+    except OSError:
+        # What has just left a folder has room in it: a rename needs no more than that.
+        if exists(spot.dir_fd, spot.name):
+            raise FileExistsError from None
+        spot.move(spot.aside, spot.name)
 
 
 def _swap_back(spot: Spot) -> Result:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kedge.domain.errors import PathRefused
 from kedge.snapshot.files import names
@@ -30,6 +30,14 @@ _WORDS = {
     errno.ENAMETOOLONG: "its name is too long for the file system",
     errno.EILSEQ: "the file system does not allow its name",
 }
+
+
+MayWrite: TypeAlias = Callable[[], None]
+"""Raises if nothing may be written any more."""
+
+
+def always() -> None:
+    """Nothing forbids writing."""
 
 
 class CannotWrite(Exception):
@@ -101,7 +109,7 @@ def taking_back(steps: Sequence[RootedStep]) -> list[RootedStep]:
     return [each.taken_back(each.step.number + len(steps)) for each in reversed(steps)]
 
 
-def _always(blob: str) -> bool:
+def _is_anywhere(blob: str) -> bool:
     return True
 
 
@@ -112,7 +120,7 @@ class Spot:
     step: Step
     dir_fd: int
     tag: str
-    is_stored: Callable[[str], bool] = _always
+    is_stored: Callable[[str], bool] = _is_anywhere
     """Whether a blob can be read without the file that holds it."""
 
     @property

@@ -21,7 +21,15 @@ from kedge.snapshot.files.moving import exists
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root, writable_components
 from kedge.snapshot.files.reading import Failure
 from kedge.snapshot.files.replacing import create, delete, replace, write_temporary
-from kedge.snapshot.files.steps import IN_THE_WAY, CannotWrite, Spot, Step, skipped
+from kedge.snapshot.files.steps import (
+    IN_THE_WAY,
+    CannotWrite,
+    MayWrite,
+    Spot,
+    Step,
+    always,
+    skipped,
+)
 from kedge.snapshot.files.syncing import sync_files, sync_folders
 from kedge.snapshot.values import Absent, Outcome, Present, Result, Uncovered
 
@@ -49,10 +57,13 @@ class Writer:
         *,
         tag: str,
         on_result: Callable[[Result], None] | None = None,
+        may_write: MayWrite = always,
     ) -> None:
         """`content` answers the bytes of a blob; `tag` is in the names of temporary files.
 
         `on_result` hears of each path as soon as it is done, which is before it is synced.
+        `may_write` is called before anything is written or removed; if it raises, all stays as it
+        is, as after a crash.
         """
         self.created: list[bytes] = []
         """Folders that were made, those above before those below."""
@@ -60,6 +71,7 @@ class Writer:
         self._content = content
         self.tag = tag
         self._on_result = on_result
+        self._may_write = may_write
         self._touched: set[bytes] = set()
 
     def __enter__(self) -> Self:
@@ -116,6 +128,7 @@ class Writer:
 
     def remove_if_empty(self, folder: bytes) -> bool:
         """Remove a folder, never what is in it; whether it is gone by this."""
+        self._may_write()
         removed = folders.remove_if_empty(self._root, folder)
         if removed:
             self._touched.add(folder.rpartition(b"/")[0])
@@ -157,6 +170,7 @@ class Writer:
         if isinstance(spot, Result):
             return spot
         reach("before-temporary")
+        self._may_write()
         try:
             fd = write_temporary(spot, step.want, self._content(step.want.blob))
         except (CannotWrite, OSError) as error:
@@ -196,6 +210,7 @@ class Writer:
         except FolderAbsent:
             if not isinstance(step.expect, Absent):
                 raise
+        self._may_write()
         for folder in folders.make_folders(self._root, step.folder):
             self.created.append(folder)
             self._touched.add(folder.rpartition(b"/")[0])
@@ -214,6 +229,7 @@ class Writer:
             return skipped(step, error)
 
     def _carry_out(self, spot: Spot, act: Callable[[Spot], Result]) -> Result:
+        self._may_write()
         self._touched.add(spot.step.folder)
         return act(spot)
 

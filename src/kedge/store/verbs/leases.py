@@ -112,15 +112,19 @@ def drop_lease(info: SessionInfo) -> Script[None]:
 
     No turn is over by this: programs ring a bell when one is.
     """
+    yield from give_up_lease(info, Idle())
+    yield status_event(info, Idle())
+
+
+def give_up_lease(info: SessionInfo, status: SessionStatus) -> Script[None]:
+    """As `drop_lease`, but clients are told nothing: `status` is what they believe."""
     now = yield from clock()
     # What is at work without having ended by itself has no end that could be told.
     yield from abandon_calls(info.id)
     yield from drop_processes(info.id)
-    idle = wire.encode(Idle())
-    yield from run("lease_release", session_id=info.id, status=idle, now=now)
+    yield from run("lease_release", session_id=info.id, status=wire.encode(status), now=now)
     yield from run("request_handle_all", session_id=info.id, now=now)
     yield from withdraw_asks(info, now)
-    yield status_event(info, Idle())
 
 
 def take_over(
@@ -193,6 +197,12 @@ def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
         return None, False, Idle()
     status: SessionStatus = wire.decode(found[3], SessionStatus)
     return found[1], found[2] <= now, status
+
+
+def told_status(session_id: str) -> Script[SessionStatus]:
+    """What clients were last told that a session is doing."""
+    found = yield from row("lease_get", session_id=session_id)
+    return Idle() if found is None else wire.decode(found[3], SessionStatus)
 
 
 def when_idle(session_id: str, is_alive: IsAlive, do: ScriptMaker[T]) -> Script[T]:

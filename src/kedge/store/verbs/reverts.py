@@ -7,17 +7,26 @@ from dataclasses import dataclass
 
 import msgspec
 
+from kedge.domain import wire
 from kedge.domain.errors import SessionBusy
 from kedge.domain.events import SessionDeleted, SessionDiff
 from kedge.domain.failures import not_run
 from kedge.domain.ids import IdMaker
 from kedge.domain.receipts import LEFT, Receipt
 from kedge.domain.sessions import RevertState, SessionInfo
-from kedge.domain.status import Busy
+from kedge.domain.status import Busy, Idle
 from kedge.store.script import Script, batch, row
 from kedge.store.verbs.changes import Home, NewChange, add_changes, drop_seen, set_seen
 from kedge.store.verbs.fences import Fence, pass_fence
-from kedge.store.verbs.leases import IsAlive, acquire_lease, drop_lease, status_event
+from kedge.store.verbs.leases import (
+    IsAlive,
+    LeaseState,
+    acquire_lease,
+    drop_lease,
+    give_up_lease,
+    status_event,
+    told_status,
+)
 from kedge.store.verbs.plans import (
     NewPlan,
     PlanState,
@@ -33,6 +42,7 @@ from kedge.store.verbs.plans import (
     pending_plans,
     plan_steps,
     settle_plans,
+    unfinished_plans,
 )
 from kedge.store.verbs.prompts import drop_prompts
 from kedge.store.verbs.sessions import (
@@ -89,18 +99,46 @@ def resume_plan(id: str, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[F
     found = yield from get_plan(id)
     if found is None or found.state != "planned":
         return None
+    told = yield from told_status(found.session_id)
     fence = yield from acquire_lease(locked.info, owner, ttl=ttl, is_alive=is_alive, kind="revert")
-    if locked.time_deleted is None:
+    if locked.time_deleted is None and isinstance(told, Idle):
         yield status_event(locked.info, Busy())
     return fence
 
 
 def end_revert(fence: Fence) -> Script[SessionInfo]:
-    """Let go of the session, without having done anything to it."""
+    """Let go of the session, without having done anything to it.
+
+    While a plan is still to be carried through it stays busy: nothing else may begin in it.
+    """
     locked = yield from lock_session(fence.session_id)
     yield from pass_fence(fence)
-    yield from drop_lease(locked.info)
+    if (yield from is_unfinished(fence.session_id)):
+        yield from give_up_lease(locked.info, Busy())
+    else:
+        yield from drop_lease(locked.info)
     return locked.info
+
+
+def waiting_reverts() -> Script[list[LeaseState]]:
+    """The sessions of plans that are still to be carried through, as if somebody had them."""
+    found: list[LeaseState] = []
+    for plan in (yield from unfinished_plans()):
+        session = yield from row("session_get", id=plan.session_id)
+        if session is not None:
+            info = wire.decode(str(session[0]), SessionInfo)
+            found.append(
+                LeaseState(
+                    session_id=info.id,
+                    owner="",
+                    expired=False,
+                    status=Busy(),
+                    since=plan.time_created,
+                    directory=info.directory,
+                    project_id=info.projectID,
+                )
+            )
+    return found
 
 
 def store_plan(

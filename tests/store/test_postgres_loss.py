@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from kedge.domain.sessions import SessionInfo
 from kedge.store.script import Script, row, run
 from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.sessions import create_session
-from kedge.testing.store.scene import WORKTREE
+from kedge.testing.store.scene import WORKTREE, Scene
 from tests.store.test_postgres import blocked, connected, opened
 from tests.support.patience import PATIENCE
 
@@ -122,28 +123,6 @@ async def test_a_thread_opens_its_lost_connection_again(postgres_url: str) -> No
             await end_all(postgres_url)
 
 
-async def test_a_commit_of_unknown_outcome_is_not_repeated(postgres_url: str) -> None:
-    """A connection lost after the commit was sent is an error that says so, not a repetition."""
-    async with opened(postgres_url) as scene, AsyncExitStack() as stack:
-        other = await connected(postgres_url, stack)
-        info = scene.session()
-        attempts: list[int] = []
-
-        def script() -> Script[SessionInfo]:
-            attempts.append(1)
-            return create_session(info, WORKTREE)
-
-        async with other.transaction():
-            await other.execute("UPDATE event_head SET seq = seq")
-            writing = asyncio.ensure_future(scene.store.write(script))
-            pid = await blocked(postgres_url)
-            await other.execute("SELECT pg_terminate_backend(%s)", (pid,))
-            with pytest.raises(StoreUnavailable, match="not known"):
-                await writing
-        assert len(attempts) == 1
-        assert await scene.events() == []
-
-
 class Line:
     """A loopback port that leads to the server and can be cut."""
 
@@ -151,6 +130,9 @@ class Line:
         self._target = target
         self._server: asyncio.Server | None = None
         self._ends: list[asyncio.StreamWriter] = []
+        self._answers = asyncio.Event()
+        self._turns_away = False
+        self.turned_away = asyncio.Event()
         self._copying: set[asyncio.Task[None]] = set()
         # Takes no connections: it keeps others off the port while the line is cut.
         self._holder = socket.socket()
@@ -158,8 +140,10 @@ class Line:
         self._holder.bind(("127.0.0.1", 0))
         self.port: int = self._holder.getsockname()[1]
 
-    async def join(self) -> None:
-        """Let connections through."""
+    async def join(self, *, turns_away: bool = False) -> None:
+        """Let connections through, or end each at once, as a server that starts does."""
+        self._turns_away = turns_away
+        self._answers.set()
         self._server = await asyncio.start_server(
             self._carry, "127.0.0.1", self.port, reuse_address=True
         )
@@ -175,24 +159,42 @@ class Line:
         self._server.close()
         for end in self._ends:
             end.transport.abort()
+        for task in self._copying:
+            task.cancel()
         if self._copying:
             await asyncio.wait(self._copying)
         self._ends.clear()
 
+    def withhold(self) -> None:
+        """Carry what is asked and, until the line is joined again, no more answers."""
+        self._answers.clear()
+
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._turns_away:
+            self.turned_away.set()
+            writer.transport.abort()
+            return
         if isinstance(self._target, str):
             there, here = await asyncio.open_unix_connection(self._target)
         else:
             there, here = await asyncio.open_connection(*self._target)
         self._ends += [writer, here]
-        for source, target in ((reader, here), (there, writer)):
-            task = asyncio.ensure_future(self._copy(source, target))
+        asking = self._copy(reader, here, None)
+        for copying in (asking, self._copy(there, writer, self._answers)):
+            task = asyncio.ensure_future(copying)
             self._copying.add(task)
             task.add_done_callback(self._copying.discard)
 
-    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _copy(
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        gate: asyncio.Event | None,
+    ) -> None:
         try:
             while data := await source.read(65536):
+                if gate is not None:
+                    await gate.wait()
                 target.write(data)
         except ConnectionError:
             pass  # It was cut, which is what this is for.
@@ -212,9 +214,148 @@ async def line_to(url: str) -> AsyncIterator[tuple[Line, str]]:
         await line.close()
 
 
+class Writing:
+    """Stores a session, and counts how often that was begun."""
+
+    def __init__(self, scene: Scene, before_commit: Callable[[], None] = lambda: None) -> None:
+        self._scene = scene
+        self._before_commit = before_commit
+        self.info = scene.session()
+        self.attempts = 0
+
+    def script(self) -> Script[SessionInfo]:
+        self.attempts += 1
+        stored = yield from create_session(self.info, WORKTREE)
+        if self.attempts == 1:
+            self._before_commit()
+        return stored
+
+    async def write(self) -> SessionInfo:
+        """Store it."""
+        return await self._scene.store.write(self.script)
+
+
+async def until_stored(url: str, query: LiteralString) -> None:
+    """Wait until a commit is visible to others."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        while await (await connection.execute(query)).fetchone() is None:
+            pass
+
+
+async def test_a_commit_that_was_lost_is_repeated(postgres_url: str) -> None:
+    """A connection that ends before the server has committed costs no more than another attempt."""
+    async with opened(postgres_url) as scene, AsyncExitStack() as stack:
+        other = await connected(postgres_url, stack)
+        writing = Writing(scene)
+        async with other.transaction():
+            await other.execute("UPDATE event_head SET seq = seq")
+            written = asyncio.ensure_future(writing.write())
+            await other.execute("SELECT pg_terminate_backend(%s)", (await blocked(postgres_url),))
+        assert (await written).id == writing.info.id
+        assert writing.attempts == 2
+        assert [event.seq for event in await scene.events()] == [1]
+
+
+async def test_a_commit_whose_answer_was_lost_is_not_repeated(postgres_url: str) -> None:
+    """What was stored is found, its result given, and its events are heard once."""
+    async with line_to(postgres_url) as (line, url), opened(url) as scene:
+        told: list[int] = []
+        heard = Heard()
+        scene.store.follow(lambda events: told.extend(each.seq for each in events), heard)
+        writing = Writing(scene, line.withhold)
+        written = asyncio.ensure_future(writing.write())
+        await until_stored(postgres_url, "SELECT 1 FROM event")
+        await line.cut()
+        await line.join()
+        assert (await written).id == writing.info.id
+        assert writing.attempts == 1
+        assert [event.seq for event in await scene.events()] == [1]
+        assert (told, heard.count) == ([], 1)
+
+
+async def test_a_commit_without_events_is_looked_up_too(postgres_url: str) -> None:
+    """What only changed a row is stored once, although its answer did not come."""
+    attempts: list[int] = []
+
+    def script() -> Script[str]:
+        attempts.append(1)
+        yield from run("meta_set", key="attempt", value=str(len(attempts)))
+        line.withhold()
+        return "done"
+
+    async with line_to(postgres_url) as (line, url), opened(url) as scene:
+        written = asyncio.ensure_future(scene.store.write(script))
+        await until_stored(postgres_url, "SELECT 1 FROM meta WHERE key = 'attempt'")
+        await line.cut()
+        await line.join()
+        assert await written == "done"
+        assert attempts == [1]
+
+
+async def test_a_commit_of_a_thread_is_repeated(postgres_url: str) -> None:
+    """`run_blocking` makes nothing of a lost answer: what it is used for may be done twice."""
+    attempts: list[int] = []
+
+    def script() -> Script[str]:
+        attempts.append(1)
+        yield from run("meta_set", key="attempt", value=str(len(attempts)))
+        if attempts == [1]:
+            line.withhold()
+        return "done"
+
+    async with line_to(postgres_url) as (line, url), opened(url) as scene:
+        written = asyncio.create_task(asyncio.to_thread(scene.store.run_blocking, script))
+        await until_stored(postgres_url, "SELECT 1 FROM meta WHERE key = 'attempt'")
+        await line.cut()
+        await line.join()
+        assert await written == "done"
+        assert attempts == [1, 1]
+
+
+async def test_a_commit_that_is_still_under_way_does_not_come_later(postgres_url: str) -> None:
+    """Who lost the connection to a transaction that waits ends it before it is repeated."""
+    async with (
+        line_to(postgres_url) as (line, url),
+        opened(url) as scene,
+        AsyncExitStack() as stack,
+    ):
+        other = await connected(postgres_url, stack)
+        writing = Writing(scene)
+        async with other.transaction():
+            await other.execute("UPDATE event_head SET seq = seq")
+            written = asyncio.ensure_future(writing.write())
+            first = await blocked(postgres_url)
+            await line.cut()
+            await line.join()
+            repeated = asyncio.ensure_future(blocked(postgres_url, besides=first))
+            await asyncio.wait({written, repeated}, return_when=asyncio.FIRST_COMPLETED)
+            assert not written.done()
+        assert (await written).id == writing.info.id
+        assert writing.attempts == 2
+        assert [event.seq for event in await scene.events()] == [1]
+
+
+async def test_an_outage_is_waited_out(postgres_url: str) -> None:
+    """Reads and writes that find no server wait for it, and do what they were asked."""
+    async with line_to(postgres_url) as (line, url), opened(url, patience=PATIENCE) as scene:
+        await scene.add_session()
+        before = scene.store.available_since
+        await line.cut()
+        await line.join(turns_away=True)
+        reading = asyncio.ensure_future(scene.read(log_head))
+        writing = asyncio.ensure_future(scene.add_session())
+        async with asyncio.timeout(PATIENCE):
+            await line.turned_away.wait()
+        await line.cut()
+        await line.join()
+        await writing
+        assert await reading in (1, 2)
+        assert scene.store.available_since > before
+
+
 async def test_a_lost_server_is_said_and_its_return_is_noticed(postgres_url: str) -> None:
     """While the server is away everything fails with a typed error; when it is back it works."""
-    async with line_to(postgres_url) as (line, url), opened(url) as scene:
+    async with line_to(postgres_url) as (line, url), opened(url, patience=0) as scene:
         await scene.add_session()
         for _ in range(2):
             await line.cut()

@@ -74,9 +74,6 @@ class Runs:
         self._asked: dict[str, int] = {}
         """The newest run of each session that was asked to end before it knew which one it is."""
         self._closed = False
-        self._was_blind = False
-        self._judges_expiry_from = 0.0
-        """Not before this time, because the others too need time to renew after an outage."""
         self._nothing_runs = asyncio.Event()
         self._nothing_runs.set()
         self._listener: asyncio.Task[None] | None = None
@@ -89,8 +86,8 @@ class Runs:
             if owner == self.owner:
                 # A run of our own that could not give back its lease is over all the same.
                 return self._stoppers.get(session_id) not in (None, stop)
-            # Whoever was cut off itself cannot tell whether the others had time to renew.
-            judge = time.monotonic() >= self._judges_expiry_from
+            # After an outage of the database the others need time to renew.
+            judge = time.monotonic() >= self._store.available_since + self._settings.lease_time
             return owner_lives(owner, expired and judge, self._here)
 
         return is_alive
@@ -181,7 +178,7 @@ class Runs:
         """End the runs of processes that are gone; tells which sessions they were."""
         error = failures.aborted(INTERRUPTED)
         recovered = []
-        for lease in await self._seen_leases():
+        for lease in await self._held():
             is_alive = self.alive_in(lease.session_id)
             gone = not is_alive(lease.owner, lease.expired)
             if gone and await self._take_over(lease.session_id, is_alive, error):
@@ -208,17 +205,6 @@ class Runs:
             # What could not be given back is free all the same: nobody here runs it any more.
             forget_engine(self._here)
             await asyncio.to_thread(self._keeper.stop)
-
-    async def _seen_leases(self) -> list[LeaseState]:
-        try:
-            leases = await self._held()
-        except StoreError:
-            self._was_blind = True
-            raise
-        if self._was_blind:
-            self._was_blind = False
-            self._judges_expiry_from = time.monotonic() + self._settings.lease_time
-        return leases
 
     async def _take_over(
         self, session_id: str, is_alive: Callable[[str, bool], bool], error: failures.Failure

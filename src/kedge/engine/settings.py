@@ -23,6 +23,8 @@ class Settings:
     """Events that wait for one subscriber before it is sent back to the log."""
     stop_patience: float = 10.0
     """How long to wait for a running session to stop when it is aborted or deleted."""
+    outage_patience: float = 30.0
+    """How long calls wait for a PostgreSQL server that is away before they fail."""
     snapshots: bool = True
     """Whether steps take snapshots and calls record what they do to files."""
     snapshot_budget: float = 10.0

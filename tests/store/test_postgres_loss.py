@@ -10,8 +10,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from kedge.domain.errors import StoreUnavailable
+from kedge.domain.errors import EngineClosed, StoreUnavailable
+from kedge.domain.ids import IdMaker
 from kedge.domain.sessions import SessionInfo
+from kedge.store.postgres.connecting import Address
+from kedge.store.postgres.transactions import Writer, commit, was_committed
 from kedge.store.script import Script, row, run
 from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.sessions import create_session
@@ -333,6 +336,70 @@ async def test_a_commit_that_is_still_under_way_does_not_come_later(postgres_url
         assert (await written).id == writing.info.id
         assert writing.attempts == 2
         assert [event.seq for event in await scene.events()] == [1]
+
+
+async def test_what_cannot_be_found_out_in_time_is_said(postgres_url: str) -> None:
+    """Whoever lost a commit and then the server is told that nobody knows what came of it."""
+    async with line_to(postgres_url) as (line, url), opened(url, patience=0) as scene:
+        written = asyncio.ensure_future(Writing(scene, line.withhold).write())
+        await until_stored(postgres_url, "SELECT 1 FROM event")
+        await line.cut()
+        with pytest.raises(StoreUnavailable, match="not known"):
+            await written
+        await line.join()
+        await scene.add_session()
+        assert [event.seq for event in await scene.events()] == [1, 2]
+
+
+async def test_a_commit_that_is_missed_never_comes(postgres_url: str) -> None:
+    """However often one looks, what was not committed is not there, and is refused when it comes
+    late."""
+    async with opened(postgres_url):
+        connection = await Address.parse(postgres_url).connect()
+    async with connection:
+        writer = Writer("some process-0", number=2)
+        assert [await was_committed(connection, writer) for _ in range(2)] == [False, False]
+        await connection.execute("BEGIN")
+        await connection.execute("UPDATE meta SET value = 'late' WHERE key = 'epoch'")
+        late = Writer(writer.id)
+        with pytest.raises(psycopg.errors.NotNullViolation):
+            await commit(connection, [], IdMaker(), late)
+        assert late == writer
+        await connection.execute("ROLLBACK")
+        await connection.execute("BEGIN")
+        await connection.execute("UPDATE meta SET value = 'next' WHERE key = 'epoch'")
+        await commit(connection, [], IdMaker(), writer)
+        assert await was_committed(connection, writer)
+
+
+async def test_tokens_of_processes_that_are_gone_are_dropped(postgres_url: str) -> None:
+    """A week after it was written last, a row tells nobody anything any more."""
+    async with opened(postgres_url) as scene, AsyncExitStack() as stack:
+        await scene.add_session()
+        other = await connected(postgres_url, stack)
+        await other.execute(
+            "INSERT INTO commit_token SELECT 'old', 2, now() - interval '8 days'"
+            " UNION SELECT 'young', 2, now() - interval '6 days'"
+        )
+        async with opened(postgres_url):
+            found = await other.execute("SELECT writer, number FROM commit_token ORDER BY number")
+            (_, mine), (young, _) = sorted(await found.fetchall())
+            assert (mine, young) == (2, "young")
+
+
+async def test_whoever_waits_for_the_server_hears_that_the_store_is_closed(
+    postgres_url: str,
+) -> None:
+    """Closing does not wait for a server that is away, and leaves nobody waiting."""
+    async with line_to(postgres_url) as (line, url), opened(url) as scene:
+        await line.cut()
+        await line.join(turns_away=True)
+        reading = asyncio.ensure_future(scene.read(log_head))
+        async with asyncio.timeout(PATIENCE):
+            await line.turned_away.wait()
+            await scene.store.close()
+            with pytest.raises(EngineClosed):
+                await reading
 
 
 async def test_an_outage_is_waited_out(postgres_url: str) -> None:

@@ -155,7 +155,10 @@ class Conversations:
             asked = [Asked(session, self.ids.message(), n == row - 1) for n in range(row)]
             for each in asked:
                 await self._ask(each)
-            await until(partial(self._is_settled, asked[-1]))
+            try:
+                await until(partial(self._is_settled, asked[-1]))
+            except TimeoutError:
+                pytest.fail(f"of {asked}, the last has no end: {await self._messages(session)}")
 
     async def check(self) -> None:
         """What every node tells is the same, and everything that was acknowledged is in it."""

@@ -1,4 +1,4 @@
-"""One node of several: `kedge serve` as on a machine of its own, with leases that expire soon."""
+"""One node of several: `kedge serve` as in a container of its own, with leases that expire soon."""
 
 import sys
 
@@ -10,8 +10,8 @@ from tests.support.patience import defaults_of
 def main() -> None:
     """Serve; the arguments are a name, the time of a lease, and those of `kedge`."""
     name, lease_time, *arguments = sys.argv[1:]
-    # From another boot its process cannot be looked up: only the expiry of its leases tells.
-    vars(owners)["_boot"] = lambda: name
+    # In another namespace its process cannot be looked up: only the expiry of its leases tells.
+    vars(owners)["_namespace"] = lambda: name
     defaults_of(Settings)["lease_time"] = float(lease_time)
     sys.argv[1:] = arguments
 

@@ -25,7 +25,7 @@ from tests.support.postgres import HOW_TO_MEND, fresh_database
 from tests.support.served import scratch
 
 ROOT = Path(__file__).parents[2]
-LEASE = 2.0
+LEASE = 1.0
 LOOK = 0.05
 NODES = 3
 
@@ -84,17 +84,26 @@ class Node:
 
 
 @contextmanager
-def node(folder: Path, database: str, name: str) -> Iterator[Node]:
-    """A node that works in the same folder as the others and keeps its data in one of its own."""
-    home = folder / name
+def nodes(folder: Path, database: str, count: int) -> Iterator[list[Node]]:
+    """As many nodes, which are ready."""
+    (folder / "work").mkdir()
+    with ExitStack() as stack:
+        names = [f"node{n}" for n in range(count)]
+        starting = [stack.enter_context(starting_node(folder, database, name)) for name in names]
+        yield [Node(process, _client_of(process)) for process in starting]
+
+
+@contextmanager
+def starting_node(folder: Path, database: str, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A node that works in the same folder as the others, with the same data."""
     command = [sys.executable, "-m", "tests.torture.node", name, str(LEASE), "serve", "--port", "0"]
-    command += ["--data", str(home / "data"), "--database", database, str(folder / "work")]
+    command += ["--data", str(folder / "data"), "--database", database, str(folder / "work")]
     with (
         (folder / f"{name}.log").open("w") as log,
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env=scratch(home),
+            env=scratch(folder / name),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -102,20 +111,16 @@ def node(folder: Path, database: str, name: str) -> Iterator[Node]:
         ) as process,
     ):
         try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            assert "listening" in said, (folder / f"{name}.log").read_text()
-            yield Node(process, Client(said.split()[-1], {}))
+            yield process
         finally:
             process.kill()
 
 
-@contextmanager
-def nodes(folder: Path, database: str, count: int) -> Iterator[list[Node]]:
-    """As many nodes, which are ready."""
-    (folder / "work").mkdir()
-    with ExitStack() as stack:
-        yield [stack.enter_context(node(folder, database, f"node{n}")) for n in range(count)]
+def _client_of(process: subprocess.Popen[str]) -> Client:
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    assert "listening" in said
+    return Client(said.split()[-1], {})
 
 
 @dataclass(slots=True)
@@ -158,7 +163,9 @@ class Conversations:
             try:
                 await until(partial(self._is_settled, asked[-1]))
             except TimeoutError:
-                pytest.fail(f"of {asked}, the last has no end: {await self._messages(session)}")
+                status = (await self._any().get("/session/status")).json.get(session, "idle")
+                messages = await self._messages(session)
+                pytest.fail(f"{status}, but of {asked}, the last has no end: {messages}")
 
     async def check(self) -> None:
         """What every node tells is the same, and everything that was acknowledged is in it."""
@@ -233,12 +240,15 @@ class Trouble:
     database: str
     nodes: list[Node]
     random: random.Random
+    over: bool = False
 
     async def make(self, strikes: int, news: asyncio.Event) -> None:
         """Strike as often, each time a moment after something was asked."""
         ways = [self._end_some, self._end_all, self._restart, self._crash, self._pause]
         for n in range(strikes):
             await news.wait()
+            if self.over:
+                return
             news.clear()
             await asyncio.sleep(self.random.uniform(0, 0.3))
             # Each of them, before any is repeated by chance.
@@ -274,7 +284,7 @@ class Trouble:
 @pytest.mark.parametrize(
     ("seed", "clients", "rounds", "strikes"),
     [
-        (1, 4, 2, 5),
+        (1, 3, 2, 5),
         *(
             pytest.param(
                 seed,
@@ -284,7 +294,7 @@ class Trouble:
                 marks=[pytest.mark.torture, pytest.mark.timeout(1800)],
                 id=f"{seed}",
             )
-            for seed in range(2, 6)
+            for seed in range(2, 4)
         ),
     ],
 )
@@ -307,8 +317,10 @@ async def test_every_prompt_is_accounted_for(
             async with asyncio.timeout(1500):
                 await asyncio.gather(*(talk.hold(rounds) for _ in range(clients)))
         finally:
-            striking.cancel()
-            await asyncio.gather(striking, return_exceptions=True)
+            # Not cancelled: the database would stay away, or a node paused.
+            trouble.over = True
+            talk.news.set()
+            await striking
         await talk.check()
 
 

@@ -27,6 +27,7 @@ from bench.snapshots_disk import snapshots_disk
 from bench.snapshots_first import snapshots_first, snapshots_first_compared
 from bench.snapshots_restores import snapshots_restores
 from bench.starting import starting
+from bench.streams import streams_compared
 from bench.subscribers import subscribers
 
 Benchmarks: TypeAlias = Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]]
@@ -56,6 +57,7 @@ BENCHMARKS: Benchmarks = {
 COMPARISONS: Benchmarks = {
     "snapshots_first": snapshots_first_compared,
     "reverts": reverts_compared,
+    "streams": streams_compared,
 }
 """What can be compared with another checkout."""
 RESULTS = Path(__file__).with_name("results.json")

@@ -19,7 +19,12 @@ _HERE = Path(__file__).parents[1]
 
 
 async def compared(
-    scratch: Scratch, case: str, *given: str, rounds: int, names: Sequence[str]
+    scratch: Scratch,
+    case: str,
+    *given: str,
+    rounds: int,
+    names: Sequence[str],
+    most: float | None = None,
 ) -> list[Figure]:
     """How many times as long a case of `bench.before_side` takes as it did; a figure per name."""
     assert scratch.before is not None
@@ -38,7 +43,10 @@ async def compared(
                 if turn >= WARM_UP:
                     found.append(taken)
     columns = zip(names, zip(*now, strict=True), zip(*then, strict=True), strict=True)
-    return [ratio(f"{name}, after / before", ours, theirs) for name, ours, theirs in columns]
+    return [
+        ratio(f"{name}, after / before", ours, theirs, target=most)
+        for name, ours, theirs in columns
+    ]
 
 
 @asynccontextmanager

@@ -139,7 +139,7 @@ async def test_opening_an_engine_leaves_living_runs_alone(
         await child.hear()
         async with mine.turn("First") as turn, turn.step() as step:
             async with any_place.open() as second:
-                assert second.recovered == []
+                assert second.recovery.sessions == []
                 assert await second.statuses() == {mine.id: Busy(), other.id: Busy()}
             await step.text("not disturbed")
         await child.say()
@@ -161,7 +161,7 @@ async def test_a_killed_owner_is_recovered_from(any_place: Place, children: Asyn
         async with engine.events.subscribe(session=session.id) as events:
             reader = Reader(events)
             async with any_place.open() as second:
-                assert second.recovered == [session.id]
+                assert second.recovery.sessions == [session.id]
                 await check_interrupted(await second.sessions.get(session.id))
             await reader.until_type("session.idle")
             await reader.stop()
@@ -184,7 +184,7 @@ async def test_a_killed_owner_is_recovered_from(any_place: Place, children: Asyn
         new_generation, owner, *_ = await lease_row(engine, session.id)
         assert (new_generation > generation, owner) == (True, None)
         async with any_place.open() as third:
-            assert third.recovered == [], "recovered once"
+            assert third.recovery.sessions == [], "recovered once"
 
 
 async def test_a_turn_takes_over_from_a_killed_owner(
@@ -271,11 +271,11 @@ async def test_who_cannot_be_looked_up_is_judged_by_the_clock(
             async with session.turn("x"):
                 pytest.fail("taken from somebody who may live")
         async with any_place.open(settings=shortest) as second:
-            assert second.recovered == []
+            assert second.recovery.sessions == []
         await forge_lease(engine, session.id, owner, expires=now - 1, status=Busy())
         assert await session.status() == Idle()
         async with any_place.open(settings=shortest) as second:
-            assert second.recovered == [session.id]
+            assert second.recovery.sessions == [session.id]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ async def test_after_an_outage_others_get_time_to_renew_their_leases(
     await forge_lease(engine, session.id, owner, expires=0, status=Busy())
     monkeypatch.setattr(engine.store, "available_since", time.monotonic())
     assert await session.status() == Busy()
-    assert await engine.runs.recover() == []
+    assert await engine.runs.dead_runs() == []
     with pytest.raises(SessionBusy):
         async with session.turn("too early"):
             pytest.fail("it is not known whether its owner lives")

@@ -25,6 +25,8 @@ class Settings:
     """How long to wait for a running session to stop when it is aborted or deleted."""
     outage_patience: float = 30.0
     """How long calls wait for a PostgreSQL server that is away before they fail."""
+    prompt_age: float = 600.0
+    """How old a prompt may be that a server runs after a restart, because no run had begun it."""
     snapshots: bool = True
     """Whether steps take snapshots and calls record what they do to files."""
     snapshot_budget: float = 10.0

@@ -27,6 +27,7 @@ class MemoryStore:
 
     epoch = EPOCH
     location = "memory"
+    available_since = 0.0
 
     def __init__(self) -> None:
         self.events: list[StoredEvent] = []

@@ -4,6 +4,7 @@ run."""
 import asyncio
 import os
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
@@ -258,7 +259,9 @@ async def test_who_cannot_be_looked_up_is_judged_by_the_clock(
 ) -> None:
     """An owner elsewhere keeps its session until the lease expires on the database's clock, no
     longer."""
-    async with any_place.open() as engine:
+    # No longer than the database's server has been up, for sure.
+    shortest = Settings(lease_time=0.1)
+    async with any_place.open(settings=shortest) as engine:
         session = await engine.sessions.create("s")
         owner = changed_owner(**changes)
         now = await database_time(engine)
@@ -267,11 +270,11 @@ async def test_who_cannot_be_looked_up_is_judged_by_the_clock(
         with pytest.raises(SessionBusy):
             async with session.turn("x"):
                 pytest.fail("taken from somebody who may live")
-        async with any_place.open() as second:
+        async with any_place.open(settings=shortest) as second:
             assert second.recovery.sessions == []
         await forge_lease(engine, session.id, owner, expires=now - 1, status=Busy())
         assert await session.status() == Idle()
-        async with any_place.open() as second:
+        async with any_place.open(settings=shortest) as second:
             assert second.recovery.sessions == [session.id]
 
 
@@ -289,6 +292,27 @@ async def test_who_can_be_looked_up_is_judged_by_its_process(
     assert await session.status() == Idle()
     async with session.turn("x") as turn:
         assert turn.fence.generation > 7
+
+
+async def test_after_an_outage_others_get_time_to_renew_their_leases(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could renew while the database was away: an owner elsewhere whose lease has expired
+    meanwhile keeps its session for as long as a lease lasts."""
+    session = await engine.sessions.create("s")
+    owner = changed_owner(machine="another machine")
+    await forge_lease(engine, session.id, owner, expires=0, status=Busy())
+    monkeypatch.setattr(engine.store, "available_since", time.monotonic())
+    assert await session.status() == Busy()
+    assert await engine.runs.dead_runs() == []
+    with pytest.raises(SessionBusy):
+        async with session.turn("too early"):
+            pytest.fail("it is not known whether its owner lives")
+    long_ago = time.monotonic() - engine.settings.lease_time
+    monkeypatch.setattr(engine.store, "available_since", long_ago)
+    assert await session.status() == Idle()
+    async with session.turn("in time"):
+        assert await session.status() == Busy()
 
 
 async def test_a_living_process_keeps_its_session_although_the_lease_expired(

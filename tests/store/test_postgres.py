@@ -52,9 +52,9 @@ Raw = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Scene]:
-    """A store of its own on the database."""
-    store = await PostgresStore.open(url, IdMaker())
+async def opened(url: str, *, patience: float = PATIENCE) -> AsyncIterator[Scene]:
+    """A store of its own on the database, which waits so long for a server that is away."""
+    store = await PostgresStore.open(url, IdMaker(), patience=patience)
     try:
         yield Scene(store)
     finally:
@@ -67,15 +67,16 @@ async def connected(url: str, stack: AsyncExitStack) -> Raw:
     return await stack.enter_async_context(connection)
 
 
-async def blocked(url: str) -> int:
-    """The server process that waits for a lock in this database, once there is one."""
+async def blocked(url: str, *, besides: int = 0) -> int:
+    """The server process that waits for a lock in this database, once there is one besides the
+    one that is known."""
     query = (
         "SELECT pid FROM pg_stat_activity"
-        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> %s"
     )
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         while True:
-            found = await (await connection.execute(query)).fetchone()
+            found = await (await connection.execute(query, (besides,))).fetchone()
             if found is not None:
                 return int(found[0])
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from tests.support.patience import PATIENCE
 
@@ -23,6 +24,9 @@ _FOLDERS = (
 _LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 # Tests kill processes, not the machine: what the kernel has taken is safe enough, and much faster.
 _OPTIONS = "-c fsync=off -c full_page_writes=off -c max_connections=200 -c listen_addresses=''"
+
+Mode: TypeAlias = Literal["fast", "immediate"]
+"""How a server is ended: in order, or as by a crash."""
 
 
 def find_binaries() -> Path | None:
@@ -67,10 +71,19 @@ class Cluster:
         data = str(folder / "data")
         encoding = ("--encoding=UTF8", f"--locale={_LOCALE}")
         self._run("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", *encoding)
-        options = f"{_OPTIONS} -k {folder}"
-        log, patience = str(folder / "log"), str(round(PATIENCE))
-        self._run("pg_ctl", "start", "-w", "-t", patience, "-D", data, "-l", log, "-o", options)
+        self.resume()
         return f"postgresql://postgres@/postgres?host={folder}"
+
+    def halt(self, mode: Mode) -> None:
+        """End every connection and the server, which can be started again."""
+        self._run("pg_ctl", "stop", "-w", "-m", mode, "-D", str(self._folder() / "data"))
+
+    def resume(self) -> None:
+        """Start the server; returns when it takes connections."""
+        folder = self._folder()
+        options = f"{_OPTIONS} -k {folder}"
+        data, log, patience = str(folder / "data"), str(folder / "log"), str(round(PATIENCE))
+        self._run("pg_ctl", "start", "-w", "-t", patience, "-D", data, "-l", log, "-o", options)
 
     def stop(self) -> None:
         """Stop the cluster and remove every trace of it; does nothing if there is none."""
@@ -78,7 +91,7 @@ class Cluster:
             return
         folder = self._folder()
         if (folder / "data" / "postmaster.pid").exists():
-            self._run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(folder / "data"))
+            self.halt("immediate")
         shutil.rmtree(folder)
         self.record.unlink()
 

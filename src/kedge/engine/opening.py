@@ -34,17 +34,18 @@ async def open(
     """
     if settings is not None and not isinstance(settings, Settings):
         raise InvalidInput("settings must be a kedge.Settings", field="settings")
+    chosen = settings or Settings()
     chosen_clock = clock or SystemClock()
     ids = IdMaker(chosen_clock, random)
     folder = data_folder(data_dir)
-    store = await open_store(database_address(database), folder, ids)
+    store = await open_store(database_address(database), folder, ids, chosen.outage_patience)
     engine = Engine(
         store,
         data=folder,
         clock=chosen_clock,
         ids=ids,
         random=random,
-        settings=settings or Settings(),
+        settings=chosen,
     )
     try:
         await engine.start(directory)
@@ -55,12 +56,14 @@ async def open(
         await engine.close()
 
 
-async def open_store(address: str | None, folder: Path, ids: IdMaker) -> Store:
+async def open_store(
+    address: str | None, folder: Path, ids: IdMaker, outage_patience: float = 0.0
+) -> Store:
     """The database at an address; None for the embedded one in a folder."""
     if address is not None and address.startswith(("postgresql://", "postgres://")):
         from kedge.store.postgres.store import PostgresStore
 
-        return await PostgresStore.open(address, ids)
+        return await PostgresStore.open(address, ids, patience=outage_patience)
     from kedge.store.sqlite.store import SqliteStore
 
     if address is None:

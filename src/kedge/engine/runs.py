@@ -86,9 +86,6 @@ class Runs:
         self._ending: dict[str, asyncio.Future[bool]] = {}
         """Of each session whose dead run is just being ended: done when it is."""
         self._closed = False
-        self._was_blind = False
-        self._judges_expiry_from = 0.0
-        """Not before this time, because the others too need time to renew after an outage."""
         self._nothing_runs = asyncio.Event()
         self._nothing_runs.set()
         self._listener: asyncio.Task[None] | None = None
@@ -101,8 +98,8 @@ class Runs:
             if owner == self.owner:
                 # A run of our own that could not give back its lease is over all the same.
                 return self._stoppers.get(session_id) not in (None, stop)
-            # Whoever was cut off itself cannot tell whether the others had time to renew.
-            judge = time.monotonic() >= self._judges_expiry_from
+            # After an outage of the database the others need time to renew.
+            judge = time.monotonic() >= self._store.available_since + self._settings.lease_time
             return owner_lives(owner, expired and judge, self._here)
 
         return is_alive
@@ -247,7 +244,7 @@ class Runs:
         """The sessions whose run's process is gone."""
         return [
             lease.session_id
-            for lease in await self._seen_leases()
+            for lease in await self._held()
             if not self.alive_in(lease.session_id)(lease.owner, lease.expired)
         ]
 
@@ -273,17 +270,6 @@ class Runs:
             # What could not be given back is free all the same: nobody here runs it any more.
             forget_engine(self._here)
             await asyncio.to_thread(self._keeper.stop)
-
-    async def _seen_leases(self) -> list[LeaseState]:
-        try:
-            leases = await self._held()
-        except StoreError:
-            self._was_blind = True
-            raise
-        if self._was_blind:
-            self._was_blind = False
-            self._judges_expiry_from = time.monotonic() + self._settings.lease_time
-        return leases
 
     async def _take_over(self, session_id: str, is_alive: IsAlive, error: failures.Failure) -> bool:
         # Before anything is looked at: what still runs would go on changing it.

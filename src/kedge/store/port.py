@@ -46,6 +46,13 @@ class Store(Protocol):
         """Raise `StoreGone` if what was opened was taken away since; of a database that cannot be
         reached for the moment, nothing is said."""
 
+    @property
+    def available_since(self) -> float:
+        """When the database was last found to be back after an outage, on the monotonic clock.
+
+        Nobody could write before, so that what is overdue since then may only be late.
+        """
+
     async def read(self, script: ScriptMaker[T], /) -> T:
         """Run a script of a few point look-ups."""
 
@@ -66,7 +73,10 @@ class Store(Protocol):
         """Like `write`, but returns only when a power cut no longer loses it either."""
 
     def run_blocking(self, script: ScriptMaker[T], /) -> T:
-        """Run a script that emits no events, from any thread but the event loop's."""
+        """Run a script that emits no events, from any thread but the event loop's.
+
+        It may be carried out twice, if the connection to the database is lost at the wrong moment.
+        """
 
     def follow(self, on_commit: OnCommit, on_foreign_commit: OnForeignCommit, /) -> None:
         """Say whom to tell of commits. Foreign ones are looked for between `watch` and

@@ -1,7 +1,12 @@
-"""The connections of one process: hands them to transactions, and tries lost ones again."""
+"""The connections of one process: hands them to transactions, and tries lost ones again.
+
+A server that is away is waited for, by all callers together, until its outage has lasted too long.
+"""
 
 import asyncio
+import math
 import random
+import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -11,18 +16,29 @@ from typing import TypeVar
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from kedge.domain.errors import EngineClosed
+from kedge.domain.errors import EngineClosed, StoreError
 from kedge.domain.ids import IdMaker
 from kedge.store.port import OnCommit
 from kedge.store.postgres.connecting import Address, AsyncConnection, Connection, configure
 from kedge.store.postgres.failures import (
+    CommitLost,
     is_lost_connection,
     is_lost_race,
+    outcome_unknown,
     pool_exhausted,
     translated,
 )
 from kedge.store.postgres.migrating import migrate
-from kedge.store.postgres.transactions import commit, read_on, run_on, scan_on, write_on
+from kedge.store.postgres.transactions import (
+    Writer,
+    commit,
+    drop_old_tokens,
+    read_on,
+    run_on,
+    scan_on,
+    was_committed,
+    write_on,
+)
 from kedge.store.script import Emit, ScriptMaker, T
 
 _CONNECTIONS = 10
@@ -32,7 +48,11 @@ _WRITES = 6
 _ATTEMPTS = 6
 _LOOK = 1.0
 """Seconds without a connection after which a caller looks whether the server is there at all."""
-_PATIENCE = 60.0
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks for a server that is away."""
+_BUSY = 60.0
+"""Seconds to wait for a connection while the server is there."""
+_UP_FOR = b"SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
 
 R = TypeVar("R")
 
@@ -40,14 +60,17 @@ R = TypeVar("R")
 class Database:
     """A migrated database and the pool of connections to it."""
 
-    def __init__(self, address: Address, epoch: str, ids: IdMaker) -> None:
+    def __init__(self, address: Address, epoch: str, ids: IdMaker, patience: float) -> None:
         self.address = address
         self.epoch = epoch
+        self.available_since = -math.inf
+        """When, on the monotonic clock, the server was last found to be back."""
         self._ids = ids
+        self._patience = patience
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True},
-            configure=configure,
+            configure=self._configure,
             min_size=1,
             max_size=_CONNECTIONS,
             # Its attempts get rarer and rarer: give up soon, and the next caller starts afresh.
@@ -56,17 +79,31 @@ class Database:
             name="kedge",
         )
         self._scans = asyncio.Semaphore(_SCANS)
-        self._writes = asyncio.Semaphore(_WRITES)
+        self._writers: asyncio.LifoQueue[Writer] = asyncio.LifoQueue()
+        process = secrets.token_hex(8)
+        for n in reversed(range(_WRITES)):
+            self._writers.put_nowait(Writer(f"{process}-{n}"))
         self._in_order = asyncio.Lock()
+        self._away_since: float | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._blocking: Connection | None = None
         self._blocking_lock = threading.Lock()
 
     @classmethod
-    async def open(cls, url: str, ids: IdMaker) -> "Database":
-        """Connect, creating or migrating the tables first if need be."""
+    async def open(cls, url: str, ids: IdMaker, patience: float) -> "Database":
+        """Connect, creating or migrating the tables first if need be.
+
+        From then on, a server that is away is waited for up to `patience` seconds.
+        """
         address = Address.parse(url)
-        database = cls(address, await migrate(address), ids)
+        database = cls(address, await migrate(address), ids, patience)
         await database._pool.open()
+        try:
+            async with database.connection() as connection:
+                await drop_old_tokens(connection)
+        except BaseException:
+            await database.close()
+            raise
         return database
 
     async def read(self, script: ScriptMaker[T]) -> T:
@@ -83,19 +120,37 @@ class Database:
 
         return await self._persist(attempt)
 
-    async def write(self, script: ScriptMaker[T], on_commit: OnCommit, *, durable: bool) -> T:
-        async def finish(connection: AsyncConnection, events: Sequence[Emit]) -> None:
-            if not events:
-                await commit(connection, events, self._ids, self.address.location)
-                return
-            # One at a time, so that commits are told in their order. Whoever waits here holds row
-            # locks, so whoever is inside must not wait for one but the last of all, `event_head`.
-            async with self._in_order:
-                on_commit(await commit(connection, events, self._ids, self.address.location))
+    async def write(
+        self,
+        script: ScriptMaker[T],
+        on_commit: OnCommit,
+        on_found: Callable[[], None],
+        *,
+        durable: bool,
+    ) -> T:
+        """Run a script as one transaction; the callbacks are told of its events.
+
+        `on_found` is, if the commit was lost and then found to have been carried out: by then,
+        later ones may have been told.
+        """
 
         async def attempt() -> T:
-            async with self._writes, self.connection() as connection:
-                return await write_on(connection, script, durable=durable, finish=finish)
+            writer = await self._writers.get()
+
+            async def finish(connection: AsyncConnection, events: Sequence[Emit]) -> None:
+                try:
+                    await self._commit(connection, events, writer, on_commit)
+                except CommitLost as lost:
+                    if not await self._was_committed(writer):
+                        raise lost.error from None
+                    if events:
+                        on_found()
+
+            try:
+                async with self.connection() as connection:
+                    return await write_on(connection, script, durable=durable, finish=finish)
+            finally:
+                self._writers.put_nowait(writer)
 
         return await self._persist(attempt)
 
@@ -103,15 +158,17 @@ class Database:
         with self._blocking_lock:
             for attempt in range(_ATTEMPTS):
                 try:
-                    return run_on(self._blocking_connection(), script, self.address.location)
+                    return run_on(self._blocking_connection(), script)
                 except psycopg.Error as error:
                     if attempt + 1 == _ATTEMPTS or not _may_retry(error):
                         raise translated(error, self.address.location) from error
-                    # Nothing was committed. A connection that broke is opened again.
+                    # A connection that broke is opened again.
                 time.sleep(_pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         await self._pool.close()
         if self._blocking is not None:
             await asyncio.to_thread(self._blocking.close)
@@ -135,35 +192,103 @@ class Database:
             await self._pool.putconn(connection)
 
     async def _take(self) -> AsyncConnection:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _BUSY
         while True:
             try:
                 return await self._pool.getconn(_LOOK)
             except PoolTimeout as error:
-                await self._check_server()
+                await self._await_server()
                 if time.monotonic() > deadline:
                     raise pool_exhausted(self.address.location) from error
 
-    async def _check_server(self) -> None:
-        """Raise what is wrong with the server; the pool does not say why it has no connection."""
+    async def _commit(
+        self,
+        connection: AsyncConnection,
+        events: Sequence[Emit],
+        writer: Writer,
+        on_commit: OnCommit,
+    ) -> None:
+        if not events:
+            await commit(connection, events, self._ids, writer)
+            return
+        # One at a time, so that commits are told in their order. Whoever waits here holds row
+        # locks, so whoever is inside must not wait for one but the last of all, `event_head`.
+        async with self._in_order:
+            on_commit(await commit(connection, events, self._ids, writer))
+
+    async def _was_committed(self, writer: Writer) -> bool:
+        async def attempt() -> bool:
+            async with self.connection() as connection:
+                return await was_committed(connection, writer)
+
         try:
-            await (await self.address.connect()).close()
-        except psycopg.Error as error:
-            raise translated(error, self.address.location) from error
+            return await self._persist(attempt)
+        except StoreError as error:
+            raise outcome_unknown(self.address.location) from error
 
     async def _persist(self, attempt: Callable[[], Awaitable[R]]) -> R:
         for n in range(_ATTEMPTS):
             try:
-                return await attempt()
+                result = await attempt()
             except psycopg.Error as error:
                 if n + 1 == _ATTEMPTS or not _may_retry(error):
                     raise translated(error, self.address.location) from error
                 if is_lost_connection(error):
-                    await self._check_server()
+                    await self._await_server()
                     # The idle ones broke with it; one by one they would use up the attempts.
                     await self._pool.drain()
+            else:
+                self._is_back()
+                return result
             await asyncio.sleep(_pause(n))
         raise AssertionError("the last attempt returns or raises")
+
+    async def _await_server(self) -> None:
+        """Return when the server takes connections; raises what is wrong with it if it is away for
+        too long. The pool does not say why it has no connection."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look_for_server())
+            self._looking.add_done_callback(self._looked)
+        looking = self._looking  # One looks for all.
+        try:
+            await asyncio.shield(looking)
+        except asyncio.CancelledError:
+            if looking.cancelled():
+                raise EngineClosed from None
+            raise
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not looking.cancelled():
+            looking.exception()  # Whoever waited for it gets it; if nobody did, it is not missed.
+
+    async def _look_for_server(self) -> None:
+        began = time.monotonic()
+        while True:
+            try:
+                await (await self.address.connect()).close()
+            except psycopg.Error as error:
+                now = time.monotonic()
+                if self._away_since is None:
+                    self._away_since = now
+                if now - min(began, self._away_since) >= self._patience:
+                    raise translated(error, self.address.location) from error
+            else:
+                self._is_back()
+                return
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _is_back(self) -> None:
+        if self._away_since is not None:
+            self._away_since = None
+            self.available_since = time.monotonic()
+
+    async def _configure(self, connection: AsyncConnection) -> None:
+        await configure(connection)
+        found = await (await connection.execute(_UP_FOR)).fetchone()
+        assert found is not None
+        # A restart that this process slept through was an outage for others all the same.
+        self.available_since = max(self.available_since, time.monotonic() - found[0])
 
     def _blocking_connection(self) -> Connection:
         if self._blocking is None or self._blocking.closed:

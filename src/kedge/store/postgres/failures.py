@@ -27,6 +27,13 @@ _GONE = {
 }
 
 
+class CommitLost(Exception):
+    """The connection was lost after a commit was sent and before it was answered."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        self.error = error
+
+
 def is_lost_race(error: psycopg.Error) -> bool:
     """Whether the same transaction may succeed when it is run again."""
     return error.sqlstate in _RACES
@@ -41,7 +48,7 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 
 def outcome_unknown(location: str) -> StoreUnavailable:
-    """For a connection that was lost after the commit was sent and before it was answered."""
+    """For a commit that was lost, and of which nothing could be learned for too long."""
     return StoreUnavailable(
         f"the connection to {location} was lost during a commit; whether it was stored is not"
         " known, so look before you repeat it"

@@ -39,8 +39,11 @@ class PostgresStore:
         self._on_foreign_commit: OnForeignCommit = lambda: None
 
     @classmethod
-    async def open(cls, url: str, ids: IdMaker) -> "PostgresStore":
-        """Open the database at a URL, creating or migrating its tables first if need be."""
+    async def open(cls, url: str, ids: IdMaker, *, patience: float = 0.0) -> "PostgresStore":
+        """Open the database at a URL, creating or migrating its tables first if need be.
+
+        From then on, a server that is away is waited for up to `patience` seconds.
+        """
         try:
             from kedge.store.postgres.database import Database
         except ImportError as error:
@@ -48,7 +51,11 @@ class PostgresStore:
                 f"PostgreSQL needs packages that are not there ({error}); run"
                 " pip install 'kedge[postgres]'"
             ) from error
-        return cls(await Database.open(url, ids))
+        return cls(await Database.open(url, ids, patience))
+
+    @property
+    def available_since(self) -> float:
+        return self._database.available_since
 
     async def read(self, script: ScriptMaker[T], /) -> T:
         self._check_open()
@@ -59,13 +66,13 @@ class PostgresStore:
         return await self._database.scan(script)
 
     async def write(self, script: ScriptMaker[T], /) -> T:
-        return await self._to_the_end(self._database.write(script, self._tell, durable=False))
+        return await self._write(script, durable=False)
 
     async def write_bulk(self, script: ScriptMaker[T], /) -> T:
-        return await self._to_the_end(self._database.write(script, self._tell, durable=False))
+        return await self._write(script, durable=False)
 
     async def write_durable(self, script: ScriptMaker[T], /) -> T:
-        return await self._to_the_end(self._database.write(script, self._tell, durable=True))
+        return await self._write(script, durable=True)
 
     def run_blocking(self, script: ScriptMaker[T], /) -> T:
         self._check_open()
@@ -100,6 +107,10 @@ class PostgresStore:
         await self._caller.finish()
         await self._database.close()
 
+    async def _write(self, script: ScriptMaker[T], *, durable: bool) -> T:
+        work = self._database.write(script, self._tell, self._tell_found, durable=durable)
+        return await self._to_the_end(work)
+
     def _hear(self) -> None:
         self._on_foreign_commit()
 
@@ -109,6 +120,11 @@ class PostgresStore:
 
     def _tell(self, events: Sequence[StoredEvent]) -> None:
         self._on_commit(events)
+        self._caller.call()
+
+    def _tell_found(self) -> None:
+        # In its place among the others it is found in the log.
+        self._on_foreign_commit()
         self._caller.call()
 
     async def _to_the_end(self, work: Coroutine[Any, Any, R]) -> R:

@@ -3,9 +3,13 @@
 The events and the COMMIT go out together, in pipeline mode: no client can spend time while it keeps
 the row of `event_head` locked, which all writers need. The statements before them do not: psycopg
 takes longer to pipeline a statement than a server nearby takes to answer it.
+
+Each transaction that changes something writes the token of its writer along. If the connection is
+lost before the COMMIT is answered, the token tells whether it was carried out.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import psycopg
@@ -16,7 +20,7 @@ from kedge.domain.ids import IdMaker
 from kedge.store.driving import drive
 from kedge.store.port import StoredEvent
 from kedge.store.postgres.connecting import AsyncConnection, Connection
-from kedge.store.postgres.failures import is_lost_connection, outcome_unknown
+from kedge.store.postgres.failures import CommitLost, is_lost_connection
 from kedge.store.queries import load_queries
 from kedge.store.script import Batch, Emit, Query, Row, Rows, Script, ScriptMaker, T
 
@@ -31,7 +35,37 @@ _DURABLE = (
     b"SELECT set_config('synchronous_commit', 'on', true)"
     b" WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
 )
+# Where the row was fenced, its new number is null, which the column refuses.
+_PUT_TOKEN = (
+    b"INSERT INTO commit_token (writer, number)"
+    b" SELECT %(writer)s, %(number)s WHERE pg_current_xact_id_if_assigned() IS NOT NULL"
+    b" ON CONFLICT (writer) DO UPDATE SET time_used = excluded.time_used,"
+    b" number = CASE WHEN commit_token.number < excluded.number THEN excluded.number END"
+)
+_FENCE_TOKEN = (
+    b"INSERT INTO commit_token (writer, number) VALUES (%(writer)s, %(number)s + 1)"
+    b" ON CONFLICT (writer) DO UPDATE SET time_used = excluded.time_used, number = excluded.number"
+    b" WHERE commit_token.number < %(number)s"
+)
+_GET_TOKEN = b"SELECT number FROM commit_token WHERE writer = %(writer)s"
+_DROP_TOKENS = b"DELETE FROM commit_token WHERE time_used < now() - interval '7 days'"
 _NO_ROWS: Rows = ()
+
+
+@dataclass(slots=True)
+class Writer:
+    """Makes one transaction at a time, and numbers them so that each can be looked up."""
+
+    id: str
+    """No other process has the same."""
+    number: int = 0
+    """Of the last transaction; the number after it is left for the fence that keeps it out."""
+
+    @property
+    def token(self) -> dict[str, object]:
+        """What the last transaction writes along."""
+        return {"writer": self.id, "number": self.number}
+
 
 _SQL = {name: sql.encode() for name, sql in load_queries("postgres").items()}
 
@@ -114,20 +148,24 @@ async def write_on(
 
 
 async def commit(
-    connection: AsyncConnection, events: Sequence[Emit], ids: IdMaker, location: str
+    connection: AsyncConnection, events: Sequence[Emit], ids: IdMaker, writer: Writer
 ) -> list[StoredEvent]:
-    """Store the events of a transaction and end it, in one round trip."""
+    """Store the events and the token of a transaction and end it, in one round trip."""
     framed = [frame_text(ids.event(), event.type, event.properties) for event in events]
+    writer.number += 2
     try:
         async with connection.pipeline():
-            appended = await _append(connection, events, framed) if events else None
+            if events:
+                appended = await _append(connection, events, framed, writer)
+            else:
+                await connection.execute(_PUT_TOKEN, writer.token)
             await connection.execute(_COMMIT)
-        seqs = await appended.fetchall() if appended else []
+        seqs = await appended.fetchall() if events else []
     except psycopg.Error as error:
         if is_lost_connection(error):
-            # Closed at once: a roll-back would fail, with an error that allows another attempt.
+            # Closed at once: a roll-back would fail.
             await connection.close()
-            raise outcome_unknown(location) from error
+            raise CommitLost(error) from error
         raise
     return [
         StoredEvent(
@@ -142,7 +180,20 @@ async def commit(
     ]
 
 
-def run_on(connection: Connection, script: ScriptMaker[T], location: str) -> T:
+async def was_committed(connection: AsyncConnection, writer: Writer) -> bool:
+    """Whether the last transaction of a writer was carried out; if not, it never will be."""
+    # Waits for a transaction that is still under way and has written its token.
+    await connection.execute(_FENCE_TOKEN, writer.token)
+    found = await (await connection.execute(_GET_TOKEN, writer.token)).fetchone()
+    return found == (writer.number,)
+
+
+async def drop_old_tokens(connection: AsyncConnection) -> None:
+    """Forget the writers of processes that are gone; others write their rows anew."""
+    await connection.execute(_DROP_TOKENS)
+
+
+def run_on(connection: Connection, script: ScriptMaker[T]) -> T:
     """Run a script that emits no events, as one transaction of a blocking connection."""
 
     def execute(step: Query | Batch) -> Rows:
@@ -162,12 +213,7 @@ def run_on(connection: Connection, script: ScriptMaker[T], location: str) -> T:
         if not connection.closed:
             connection.execute(b"ROLLBACK")
         raise
-    try:
-        connection.execute(_COMMIT)
-    except psycopg.Error as error:
-        if is_lost_connection(error):
-            raise outcome_unknown(location) from error
-        raise
+    connection.execute(_COMMIT)
     return result
 
 
@@ -185,11 +231,12 @@ async def _drop_progress(connection: AsyncConnection, events: Sequence[Emit]) ->
 
 
 async def _append(
-    connection: AsyncConnection, events: Sequence[Emit], framed: Sequence[str]
+    connection: AsyncConnection, events: Sequence[Emit], framed: Sequence[str], writer: Writer
 ) -> psycopg.AsyncCursor[Row]:
     return await connection.execute(
         _SQL["event_append"],
         {
+            **writer.token,
             "count": len(events),
             "types": _array(event.type for event in events),
             "entities": _array(event.entity for event in events),

@@ -49,8 +49,14 @@ WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT 
 -- name: lease_lock
 SELECT generation, owner, time_expires, status, kind FROM lease WHERE session_id = :session_id FOR UPDATE
 
+-- The token is written along: see `commit` in store/postgres/transactions.py.
 -- name: event_append
-WITH head AS (UPDATE event_head SET seq = seq + :count RETURNING seq)
+WITH head AS (UPDATE event_head SET seq = seq + :count RETURNING seq),
+token AS (
+    INSERT INTO commit_token (writer, number) VALUES (:writer, :number)
+    ON CONFLICT (writer) DO UPDATE SET time_used = excluded.time_used,
+        number = CASE WHEN commit_token.number < excluded.number THEN excluded.number END
+)
 INSERT INTO event (seq, type, entity, session_id, project_id, directory, payload, progress)
 SELECT head.seq - :count + e.n, e.type, e.entity, e.session_id, e.project_id, e.directory, e.payload, e.progress
 FROM head, unnest(:types::text[], :entities::text[], :sessions::text[], :projects::text[], :directories::text[],

@@ -9,6 +9,7 @@ waits. See docs/decisions/001-inline-transactions.md.
 import asyncio
 import functools
 import logging
+import math
 import queue
 import sqlite3
 import time
@@ -49,6 +50,7 @@ class SqliteStore:
     def __init__(self, path: Path, epoch: str, ids: IdMaker) -> None:
         self.epoch = epoch
         self.location = str(path)
+        self.available_since = -math.inf
         self._path = path
         self._ids = ids
         self._queries = load_queries("sqlite")

@@ -1,0 +1,1 @@
+-- Nothing: only on PostgreSQL can a connection be lost in the middle of a commit.

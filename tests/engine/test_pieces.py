@@ -52,7 +52,7 @@ def on_pieces(engine: Engine, monkeypatch: pytest.MonkeyPatch, before: Callable[
     monkeypatch.setattr(engine.store, "write", stopped)
 
 
-@pytest.mark.parametrize(("kind", "last"), [("text", 9), ("reasoning", 11)])
+@pytest.mark.parametrize(("kind", "last"), [("text", 8), ("reasoning", 12)])
 async def test_a_killed_process_loses_fifty_milliseconds(
     any_place: Place, children: AsyncExitStack, kind: str, last: int
 ) -> None:

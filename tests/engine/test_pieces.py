@@ -52,7 +52,7 @@ def on_pieces(engine: Engine, monkeypatch: pytest.MonkeyPatch, before: Callable[
     monkeypatch.setattr(engine.store, "write", stopped)
 
 
-@pytest.mark.parametrize(("kind", "last"), [("text", 9), ("reasoning", 11)])
+@pytest.mark.parametrize(("kind", "last"), [("text", 8), ("reasoning", 12)])
 async def test_a_killed_process_loses_fifty_milliseconds(
     any_place: Place, children: AsyncExitStack, kind: str, last: int
 ) -> None:
@@ -168,6 +168,40 @@ async def test_text_that_cannot_be_stored_is_not_announced(
         assert heard == ["two"]
         assert await texts(await session.fork()) == ["one two"]
     assert await texts(session) == ["one two"]
+
+
+async def test_what_was_said_while_storing_failed_follows_what_could_not_be_stored(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next transaction has both, of the same part and of others."""
+    monkeypatch.setattr(pieces, "WINDOW", NEVER)
+    started, go_on = asyncio.Event(), asyncio.Event()
+    failures = iter([StoreFull("no space")])
+
+    async def fail() -> None:
+        started.set()
+        await go_on.wait()
+        for failure in failures:
+            raise failure
+
+    on_pieces(engine, monkeypatch, fail)
+    session = await engine.sessions.create("s")
+    async with (
+        session.turn("Speak") as turn,
+        turn.step() as step,
+        step.speak() as one,
+        step.think() as two,
+    ):
+        await one.write("one ")
+        storing = asyncio.create_task(engine.pieces.store())
+        await started.wait()
+        await one.write("two")
+        await two.write("three")
+        go_on.set()
+        with pytest.raises(StoreFull):
+            await storing
+        await engine.pieces.store()
+        assert await texts(await session.fork()) == ["one two", "three"]
 
 
 async def test_what_a_failed_step_had_announced_is_stored(

@@ -18,7 +18,10 @@ from kedge.store.verbs.pieces import Piece, add_pieces
 _log = logging.getLogger(__name__)
 
 WINDOW = 0.05
-"""Seconds in which text is announced before it is stored."""
+"""Seconds of text that may be announced and not stored."""
+
+_HEAD_START = 0.8
+"""The share of them after which storing begins, so that it has mostly ended when they are over."""
 
 _LARGE = 64 * 1024
 """Characters that would hold up the event loop."""
@@ -42,49 +45,44 @@ class Pieces:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._unstored: dict[str, _Unstored] = {}
-        """By part."""
+        """By part, without what is just being stored."""
         self._since = 0.0
         """When the oldest of it was said."""
-        self._settled = asyncio.Event()
-        """Whether nothing is being stored."""
-        self._settled.set()
-        self._timer: asyncio.TimerHandle | None = None
         self._storing: asyncio.Task[None] | None = None
+        self._storing_since = 0.0
+        """When the oldest of what is being stored was said."""
+        self._settled = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def add(self, fence: Fence, part_id: str, start: int, text: str) -> None:
-        """Take what a part says next; returns when it may be announced."""
-        # Else more would be announced and not stored than one window of text.
-        await self._settle()
+        """Take what a part says next; returns when it may be announced: when everything that was
+        said before the last 50 ms is stored."""
+        while self._storing is not None and monotonic() - self._storing_since >= WINDOW:
+            await self._settled.wait()
         now = monotonic()
         if not self._unstored:
             self._since = now
-            self._store_in(WINDOW)
+            self._store_in(WINDOW * _HEAD_START)
         known = self._unstored.get(part_id)
         if known is None:
             self._unstored[part_id] = _Unstored(fence, start, [text])
         else:
             known.texts.append(text)
         # Not left to the timer: a busy event loop delays it.
-        if now - self._since >= WINDOW:
+        age = now - self._since
+        if age >= WINDOW:
             await self.store()
+        elif age >= WINDOW * _HEAD_START:
+            self._begin()
 
     async def store(self) -> None:
         """Store everything that was taken so far."""
         await self._settle()
-        if not self._unstored:
-            return
-        self._stop_timer()
-        taken, self._unstored = self._unstored, {}
-        self._settled.clear()
-        try:
-            await self._write(taken)
-        except BaseException:
-            # It may be stored or not, and stored again it does no harm.
-            self._unstored = taken
-            self._store_in(_PAUSE)
-            raise
-        finally:
-            self._settled.set()
+        self._begin()
+        if self._storing is not None:
+            storing = self._storing
+            await self._settle()
+            storing.result()
 
     async def forget(self, part_id: str) -> None:
         """Nothing of a part is on its way any more when this returns: it is about to be stored
@@ -97,12 +95,21 @@ class Pieces:
         await self._settle()
         self._stop_timer()
         self._unstored.clear()
-        if self._storing is not None:
-            await self._storing
 
     async def _settle(self) -> None:
-        while not self._settled.is_set():
+        """Wait until nothing is being stored."""
+        while self._storing is not None:
             await self._settled.wait()
+
+    def _begin(self) -> None:
+        if self._storing is not None or not self._unstored:
+            return
+        self._stop_timer()
+        taken, self._unstored = self._unstored, {}
+        self._storing_since = self._since
+        self._settled.clear()
+        self._storing = asyncio.get_running_loop().create_task(self._write(taken))
+        self._storing.add_done_callback(partial(self._end, taken))
 
     async def _write(self, taken: dict[str, _Unstored]) -> None:
         pieces = [
@@ -113,6 +120,25 @@ class Pieces:
         write = self._store.write_bulk if large else self._store.write
         await write(partial(add_pieces, pieces))
 
+    def _end(self, taken: dict[str, _Unstored], storing: asyncio.Task[None]) -> None:
+        self._storing = None
+        self._settled.set()
+        if storing.cancelled():
+            self._take_back(taken)
+        elif error := storing.exception():
+            self._take_back(taken)
+            _log.warning("text that was announced is not stored yet: %s", error)
+
+    def _take_back(self, taken: dict[str, _Unstored]) -> None:
+        """It may be stored or not, and stored again it does no harm."""
+        for part_id, each in self._unstored.items():
+            if part_id in taken:
+                taken[part_id].texts += each.texts
+            else:
+                taken[part_id] = each
+        self._unstored, self._since = taken, self._storing_since
+        self._store_in(_PAUSE)
+
     def _store_in(self, seconds: float) -> None:
         self._stop_timer()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._begin)
@@ -121,12 +147,3 @@ class Pieces:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _begin(self) -> None:
-        self._storing = asyncio.get_running_loop().create_task(self._store_by_itself())
-
-    async def _store_by_itself(self) -> None:
-        try:
-            await self.store()
-        except Exception as error:  # noqa: BLE001 - whoever says more tries again, and hears of it
-            _log.warning("text that was announced is not stored yet: %s", error)

@@ -19,7 +19,12 @@ _HERE = Path(__file__).parents[1]
 
 
 async def compared(
-    scratch: Scratch, case: str, *given: str, rounds: int, names: Sequence[str]
+    scratch: Scratch,
+    case: str,
+    *given: str,
+    rounds: int,
+    names: Sequence[str],
+    warm_up: int = WARM_UP,
 ) -> list[Figure]:
     """How many times as long a case of `bench.before_side` takes as it did; a figure per name."""
     assert scratch.before is not None
@@ -30,12 +35,12 @@ async def compared(
         _side(scratch, scratch.before, case, given) as before,
     ):
         sides = [(after, now), (before, then)]
-        for turn in range(WARM_UP + rounds):
+        for turn in range(warm_up + rounds):
             # Neither is always the one that comes second.
             for process, found in sides if turn % 2 else reversed(sides):
                 await process.tell("once more")
                 taken = [float(each) for each in (await process.line()).split()]
-                if turn >= WARM_UP:
+                if turn >= warm_up:
                     found.append(taken)
     columns = zip(names, zip(*now, strict=True), zip(*then, strict=True), strict=True)
     return [ratio(f"{name}, after / before", ours, theirs) for name, ours, theirs in columns]

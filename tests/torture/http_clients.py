@@ -152,6 +152,13 @@ class Clients:
             session.boundaries = [boundary, None] if session.asking else [boundary]
             self.ledger.acknowledged("revert")
 
+    async def preview(self, session: Known) -> None:
+        """Ask what a revert would do."""
+        message = next((each.id for each in session.prompts if each.id), None)
+        if message is not None:
+            body = {"messageID": message, "dryRun": True}
+            await self.ask("POST", f"/session/{session.id}/revert", body, refusals=(404, 409))
+
     async def unrevert(self, session: Known) -> None:
         """Put back what was taken out."""
         self.ledger.touched.add(session.id)
@@ -222,7 +229,7 @@ class Clients:
             "patch": (4, [first, patch(f"load/{mark}", 12), second]),
             "sleep": (5, [first, "bash sleep 0.2", second]),
             "tree": (3, [first, f"bash echo noise > {mark}.noise", second]),
-            "endless": (3, [first, "bash sleep 500"]),
+            "endless": (5, [first, "bash sleep 500"]),
             "stubborn": (1, [first, "bash trap '' TERM; sleep 500 & wait; sleep 500"]),
             "permission": (3, ["try read /etc/hostname", first]),
             "question": (3, ["ask Which colour? | red | blue", first]),

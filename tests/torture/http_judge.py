@@ -16,12 +16,18 @@ from tests.server.world import Client
 from tests.snapshot.objects_git import git
 from tests.torture.http_clients import LOST, Clients
 from tests.torture.http_ledger import Known, Ledger, Prompt
+from tests.torture.http_outcomes import (
+    Json,
+    differences,
+    left_open,
+    places_of,
+    run_of,
+    trouble_with,
+)
 from tests.torture.http_server import AtKill, Place, orphans
 from tests.torture.http_trees import CutPatch, MovingTree, now
-from tests.torture.ledger import open_ends
 
-Json = dict[str, Any]
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds after which what has not come is called missing."""
 _LOOK = 0.02
 _OF_A_LIVING_SERVER = {
@@ -40,7 +46,6 @@ class Follower:
         self._target = target
         self._cursor: str | None = None
         self.replay = Replay()
-
         self._hears = asyncio.Event()
 
     async def until_it_hears(self) -> None:
@@ -68,37 +73,57 @@ class Judge:
         self._clients = clients
         self._server = server
 
-    async def settle(self) -> None:
-        """Wait until nothing runs any more; what would run for ever is aborted."""
+    async def settle(self, kills: list[AtKill]) -> None:
+        """Wait until nothing runs and every prompt has its answer; what would run for ever is
+        aborted."""
+        for id in {id for kill in kills for id in kill.reverting}:
+            # It waits until the session is recovered.
+            await self._clients.preview(self._ledger.know(id))
+        waiting = set(self._ledger.touched)
         until = time.monotonic() + PATIENCE
-        while busy := (await self._get("/session/status")):
+        while waiting:
             if time.monotonic() > until:
-                self._ledger.blame("never idle", str(busy))
                 return
-            lines = set(self._place.lines())
-            for session in [self._ledger.know(id) for id in busy]:
-                if any(each.is_endless and each.said[0] in lines for each in session.prompts):
-                    await self._clients.abort(session)
+            busy = await self._get("/session/status")
+            await self._abort_endless(busy)
+            waiting |= {self._ledger.know(id).id for id in busy}
+            for id in waiting - busy.keys():
+                if await self._is_settled(self._ledger.sessions[id]):
+                    waiting.discard(id)
             await asyncio.sleep(_LOOK)
 
-    async def look(self, kills: list[AtKill], followers: list[Follower]) -> None:
-        """Look at everything that may have changed since the last look; so many kills ago."""
-        told: dict[str, Json | None] = {}
+    async def _abort_endless(self, busy: Json) -> None:
+        lines = set(self._place.lines())
+        for session in [self._ledger.know(id) for id in busy]:
+            if any(each.is_endless and each.said[0] in lines for each in session.prompts):
+                await self._clients.abort(session)
+
+    async def _is_settled(self, session: Known) -> bool:
+        told = await self._told(session.id)
         lines = Counter(self._place.lines())
-        for id in sorted(self._ledger.touched):
+        return told is None or not (
+            left_open(told["messages"])
+            or any(
+                trouble_with(each, told["messages"], lines)
+                for each in session.prompts
+                if not each.blamed
+            )
+        )
+
+    async def look(self, kills: list[AtKill], followers: list[Follower]) -> None:
+        """Look at everything that may have changed since the last look, so many kills ago."""
+        if busy := await self._get("/session/status"):
+            self._ledger.blame("never idle", str(busy))
+        told = {id: await self._told(id) for id in sorted(self._ledger.touched)}
+        lines = Counter(self._place.lines())
+        for id, found in told.items():
             session = self._ledger.sessions[id]
-            told[id] = found = await self._told(id)
             self._effects(session, found)
             if found is not None:
-                self._ends(session, found)
-                for prompt in session.prompts:
-                    self._account(session, prompt, found["messages"], lines)
-                    if kills and prompt.outcome == "answered":
-                        self._not_again(session, prompt, kills[0], lines)
-                    if len(kills) == 1 and prompt.outcome == "answered":
-                        self._taken_up(session, prompt, kills[0], found["messages"])
+                self._messages(session, found["messages"], kills, lines)
             session.was_aborted = False
-        self._lines(lines)
+        for line in [line for line, times in lines.items() if times > 1]:
+            self._ledger.blame("ran twice", f"{line}: {lines[line]} times")
         await self._asks()
         await self._follow(followers, told)
         await self._nothing_left()
@@ -112,11 +137,8 @@ class Judge:
             for diff in message["info"].get("summary", {}).get("diffs", []):
                 # Added when somebody asks, not stored.
                 diff.pop("patch", None)
-        return {
-            "info": reply.json,
-            "messages": messages,
-            "todos": await self._get(f"/session/{id}/todo"),
-        }
+        todos = await self._get(f"/session/{id}/todo")
+        return {"info": reply.json, "messages": messages, "todos": todos}
 
     async def _get(self, target: str) -> Any:  # noqa: ANN401 - any JSON
         return (await self._clients.ask("GET", target)).json
@@ -134,73 +156,49 @@ class Judge:
             self._ledger.blame("lost effect", f"{session.id}: {title!r}, not {session.titles}")
         boundary = (found["info"].get("revert") or {}).get("messageID")
         if boundary not in session.boundaries:
-            self._ledger.blame(
-                "lost effect", f"{session.id}: reverted to {boundary}, not {session.boundaries}"
-            )
+            wanted = f"reverted to {boundary}, not {session.boundaries}"
+            self._ledger.blame("lost effect", f"{session.id}: {wanted}")
         session.boundaries = [boundary]
 
-    def _ends(self, session: Known, found: Json) -> None:
-        """Nothing is open that nobody will ever finish."""
-        state = Replay()
-        for each in found["messages"]:
-            state.apply(_event("message.updated", session.id, info=each["info"]))
-            for part in each["parts"]:
-                state.apply(_event("message.part.updated", session.id, part=part))
-        if ends := open_ends(state.state().sessions[session.id]) if found["messages"] else []:
-            self._ledger.blame("left open", f"{session.id}: {ends}")
-
-    def _account(
-        self, session: Known, prompt: Prompt, messages: list[Json], lines: Counter[str]
+    def _messages(
+        self, session: Known, messages: list[Json], kills: list[AtKill], lines: Counter[str]
     ) -> None:
-        """A prompt was answered to its end, or it is said that it was not."""
-        asked = [n for n, each in enumerate(messages) if _is_asked(each, prompt)]
-        prompt.outcome = "answered" if asked else "absent"
-        if len(asked) != 1:
-            if asked or (prompt.is_acknowledged and not prompt.may_be_gone):
-                self._blame("vanished prompt", session, prompt, f"{len(asked)} times")
-            return
-        prompt.id = messages[asked[0]]["info"]["id"]
-        run = _run(messages, asked[0])
-        said = [line for line in prompt.said if lines[line]]
-        if not run:
-            prompt.outcome = "unanswered"
-            self._blame("unanswered prompt", session, prompt, f"{said} in the log")
-        elif error := run[-1]["info"].get("error"):
-            if "not run" in json.dumps(error) and said:
-                self._blame("not run, but ran", session, prompt, f"{said}")
-        elif prompt.done not in [part.get("text") for each in run for part in each["parts"]]:
-            finish = run[-1]["info"].get("finish")
-            self._blame("silent end", session, prompt, f"{len(run)}, {finish}, {said}")
-        elif said != prompt.said:
-            self._blame("done without effect", session, prompt, f"{said}")
+        """What was cut off says so, and every prompt is accounted for."""
+        if ends := left_open(messages):
+            self._ledger.blame("left open", f"{session.id}: {ends}")
+        for prompt in session.prompts:
+            if trouble := trouble_with(prompt, messages, lines):
+                self._blame(session, prompt, *trouble)
+            prompt.outcome = "absent"
+            if places := places_of(prompt, messages):
+                prompt.id = messages[places[0]]["info"]["id"]
+                run = run_of(prompt, messages)
+                prompt.outcome = "answered" if run else "unanswered"
+                if kills:
+                    self._not_again(session, prompt, kills[0], lines)
+                if run and len(kills) == 1:
+                    self._taken_up(session, prompt, kills[0], run)
 
     def _not_again(self, session: Known, prompt: Prompt, kill: AtKill, lines: Counter[str]) -> None:
         """What had begun at a kill is not begun again; only a command that ran may have ended."""
         before = Counter(kill.lines)
         news = [line for line in prompt.said if lines[line] > before[line]]
         if prompt.id in kill.begun - kill.calling and news:
-            self._blame("run again", session, prompt, f"{news}")
+            self._blame(session, prompt, "run again", f"{news}")
 
-    def _taken_up(self, session: Known, prompt: Prompt, kill: AtKill, messages: list[Json]) -> None:
+    def _taken_up(self, session: Known, prompt: Prompt, kill: AtKill, run: list[Json]) -> None:
         """What had not begun is run once, if it was new and the newest."""
         is_new = prompt.life == self._ledger.kills - 1
-        if not is_new or prompt.id not in kill.waiting or session.was_aborted:
-            return
-        self._ledger.counts["prompts that waited"] += 1
-        error = _run(messages, _place(messages, prompt))[-1]["info"].get("error")
-        if error:
-            self._blame("not taken up", session, prompt, f"{error}")
+        if is_new and prompt.id in kill.waiting and not session.was_aborted:
+            self._ledger.counts["prompts that waited"] += 1
+            if error := run[-1]["info"].get("error"):
+                self._blame(session, prompt, "not taken up", f"{error}")
 
-    def _blame(self, kind: str, session: Known, prompt: Prompt, evidence: str) -> None:
+    def _blame(self, session: Known, prompt: Prompt, kind: str, evidence: str) -> None:
         """Write down what is wrong with a prompt, once."""
         if kind not in prompt.blamed:
             prompt.blamed.add(kind)
             self._ledger.blame(kind, f"{prompt.mark} ({prompt.id}) of {session.id}: {evidence}")
-
-    def _lines(self, lines: Counter[str]) -> None:
-        for line, times in lines.items():
-            if times > 1:
-                self._ledger.blame("ran twice", f"{line}: {times} times")
 
     async def _asks(self) -> None:
         """Nobody is asked by a run that is gone."""
@@ -211,15 +209,9 @@ class Judge:
     async def _follow(self, followers: list[Follower], told: dict[str, Json | None]) -> None:
         """Those who only heard the events know the same as those who ask."""
         for number, follower in enumerate(followers):
-            differences: list[str] = []
-
-            def agrees(follower: Follower = follower) -> bool:
-                nonlocal differences
-                differences = _differences(follower.replay, told)
-                return not differences
-
-            if not await _comes(agrees):
-                self._ledger.blame("replay differs", f"follower {number}: {differences[:2]}")
+            if not await _comes(lambda follower=follower: not differences(follower.replay, told)):  # type: ignore[misc]
+                found = differences(follower.replay, told)[:2]
+                self._ledger.blame("replay differs", f"follower {number}: {found}")
 
     async def _nothing_left(self) -> None:
         """No process, no temporary file, nothing in the data folder that grows."""
@@ -273,16 +265,15 @@ class Judge:
             async with asyncio.timeout(PATIENCE):
                 reply = await self._clients.ask("POST", target, again)
         except TimeoutError:
-            self._blame("wrong outcome", session, prompt, "no answer")
+            self._blame(session, prompt, "wrong outcome", "no answer")
             return
         after = await self._get(target)
         self._ledger.touched.add(session.id)
-        own = [each["info"]["id"] for each in _run(after, _place(after, prompt))]
+        own = [each["info"]["id"] for each in run_of(prompt, after)]
         if reply.status == 200 and reply.json["info"]["id"] not in own:
-            got = reply.json["info"]
-            self._blame("wrong outcome", session, prompt, f"that of {got['parentID']}")
+            self._blame(session, prompt, "wrong outcome", f"{reply.json['info']}")
         if len(after) != len(before):
-            self._blame("asked again", session, prompt, "")
+            self._blame(session, prompt, "asked again", f"{len(before)}, now {len(after)} messages")
 
     def stores(self) -> None:
         """Git finds nothing wrong with the snapshots."""
@@ -292,67 +283,6 @@ class Judge:
                     git(store, "fsck", "--full", "--strict", "--no-dangling")
                 except AssertionError as error:
                     self._ledger.blame("git fsck", str(error)[:500])
-
-
-def _is_asked(message: Json, prompt: Prompt) -> bool:
-    """Whether a message is this prompt."""
-    texts = [part.get("text") for part in message["parts"]]
-    return message["info"]["role"] == "user" and prompt.text in texts
-
-
-def _place(messages: list[Json], prompt: Prompt) -> int:
-    return next(n for n, each in enumerate(messages) if _is_asked(each, prompt))
-
-
-def _run(messages: list[Json], place: int) -> list[Json]:
-    """The answers of the run that took up the prompt at this place, until one of them ends it."""
-    later = {each["info"]["id"] for each in messages[place:] if each["info"]["role"] == "user"}
-    run: list[Json] = []
-    for each in messages[place:]:
-        info = each["info"]
-        if info["role"] == "assistant" and info["parentID"] in later:
-            run.append(each)
-            if info.get("error") or info.get("finish") != "tool-calls":
-                break
-    return run
-
-
-def _event(type: str, session: str, **properties: Any) -> str:  # noqa: ANN401 - any JSON
-    return json.dumps({"type": type, "properties": {"sessionID": session, **properties}})
-
-
-def _differences(replay: Replay, told: dict[str, Json | None]) -> list[str]:
-    known = replay.state().sessions
-    return [
-        f"{id}: {difference}"
-        for id, found in told.items()
-        if (difference := _difference(known.get(id), found))
-    ]
-
-
-def _difference(known: Any, found: Json | None) -> str | None:  # noqa: ANN401 - a session's state
-    if found is None:
-        return None if known is None or known.hidden else "is gone"
-    if known is None:
-        return "was never told of"
-    pairs = {
-        "info": (_stored(known.info), _stored(found["info"])),
-        "todos": (known.todos, found["todos"]),
-        "status": (known.status, {"type": "idle"}),
-        "asks": (known.asks, {}),
-        "messages": (
-            [{"info": info, "parts": parts} for info, parts in known.messages],
-            found["messages"],
-        ),
-    }
-    return next((f"{name}: {a} / {b}"[:600] for name, (a, b) in pairs.items() if a != b), None)
-
-
-def _stored(info: Json) -> Json:
-    """A session without what is made for those who ask or just heard of a revert."""
-    if "revert" not in info:
-        return info
-    return {**info, "revert": {key: info["revert"][key] for key in info["revert"] if key != "diff"}}
 
 
 def _are_few(folder: Path, pattern: str, most: int) -> bool:

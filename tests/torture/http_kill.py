@@ -7,6 +7,7 @@ whether everything that was acknowledged is there and whether everything that wa
 import argparse
 import asyncio
 import random
+import statistics
 import sys
 import tempfile
 import time
@@ -26,8 +27,10 @@ from tests.torture.orders import ROOT
 
 KINDS = ("load", "load", "start", "revert", "patch")
 """What a kill comes in the middle of; each five of them have all of these, in any order."""
-LONGEST = {"load": 0.8, "start": 0.9, "revert": 0.6, "patch": 0.5}
-"""Seconds after which it comes at most."""
+ACKNOWLEDGEMENTS = 30
+"""A kill in the middle of load comes after at most so many of them."""
+LATER = 0.2
+"""Seconds that it comes later than that, at most."""
 CLIENTS = 3
 FILES = {"small": 25, "large": 1000}
 """Files that a revert touches."""
@@ -85,7 +88,8 @@ class World:
 
     async def _start_and_kill(self, chance: random.Random) -> None:
         server = await ServerProcess.start(self._place)
-        await asyncio.sleep(chance.random() * LONGEST["start"])
+        usual = statistics.median(self.starts)
+        await asyncio.sleep(chance.random() * 1.5 * usual)
         await server.kill()
 
     async def _serve(self, kind: str, chance: random.Random) -> None:
@@ -119,16 +123,15 @@ class World:
         await self._look(Judge(self.ledger, self._place, clients, server.pid))
         if kind:
             await self._work(clients, kind, chance, group)
-            await asyncio.sleep(chance.random() * LONGEST[kind])
 
     async def _look(self, judge: Judge) -> None:
         """Is everything as it should be after the last kills?"""
-        await judge.settle()
+        await judge.settle(self._left)
         await judge.look(self._left, self._followers)
         judge.trees(self._trees)
-        sent = self._prompts(self.ledger.touched)
+        sent = self._sent_again()
         self.ledger.touched = set()
-        for prompt, session in self._chance("again").sample(sent, min(REPEATS, len(sent))):
+        for prompt, session in sent:
             await judge.repeat(prompt, session)
         if self._patch is not None:
             await judge.undo(self._patch)
@@ -136,29 +139,36 @@ class World:
             await asyncio.to_thread(judge.stores)
         self._left, self._patch = [], None
 
-    def _prompts(self, sessions: set[str]) -> list[tuple[Prompt, Known]]:
-        """Prompts that a client might send again."""
-        return [
-            (prompt, session)
-            for session in (self.ledger.sessions[id] for id in sorted(sessions))
-            if session.deleted == [False] and session.boundaries == [None]
-            for prompt in session.prompts
-            if prompt.id is not None and not prompt.may_be_gone and prompt.outcome != "unanswered"
-        ]
+    def _sent_again(self) -> list[tuple[Prompt, Known]]:
+        """Some of the prompts that clients would send again after a kill, of a session each."""
+        chance, again = self._chance("again"), list[tuple[Prompt, Known]]()
+        for session in (self.ledger.sessions[id] for id in sorted(self.ledger.touched)):
+            prompts = [
+                each
+                for each in session.prompts
+                if each.id is not None and not each.may_be_gone and each.outcome != "unanswered"
+            ]
+            if prompts and session.deleted == [False] and session.boundaries == [None]:
+                again.append((chance.choice(prompts), session))
+        return chance.sample(again, min(REPEATS, len(again)))
 
     async def _work(
         self, clients: Clients, kind: str, chance: random.Random, group: asyncio.TaskGroup
     ) -> None:
-        """Begin what the kill is to come into."""
+        """Begin something, and come to the moment of the kill."""
         if kind == "revert":
             tree = self._trees[(self.ledger.kills // len(KINDS) + 1) % len(self._trees)]
             group.create_task(tree.move(clients, chance))
+            await asyncio.sleep(chance.random() * 2 * tree.usual)
         elif kind == "patch":
             self._patch = await begin_patch(clients, PATCHED)
+            await self._patch.until_written(chance.randrange(PATCHED))
         else:
             for _ in range(CLIENTS):
                 group.create_task(clients.work())
             group.create_task(self._trees[0].move(clients, chance))
+            await self.ledger.until_acknowledged(chance.randrange(ACKNOWLEDGEMENTS))
+            await asyncio.sleep(chance.random() * LATER)
 
 
 def report(worlds: Sequence[World]) -> str:

@@ -1,5 +1,6 @@
 """What clients of a killed server asked for and were told, to be held against what is there."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,6 +75,7 @@ class Ledger:
     """What happened: kills by kind, acknowledgements by kind."""
     kills: int = 0
     marks: int = 0
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def know(self, id: str, *, is_copy: bool = False) -> Known:
         """A session that may be new to us."""
@@ -93,3 +95,10 @@ class Ledger:
     def acknowledged(self, what: str) -> None:
         """Count an answer that promised something."""
         self.counts[f"acknowledged {what}"] += 1
+        self._news.set()
+
+    async def until_acknowledged(self, more: int) -> None:
+        """Wait for so many more answers that promise something."""
+        for _ in range(more):
+            self._news.clear()
+            await self._news.wait()

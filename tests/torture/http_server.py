@@ -7,9 +7,10 @@ import shutil
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 
@@ -134,6 +135,8 @@ class AtKill:
     """those of them in the middle of a tool call,"""
     waiting: frozenset[str]
     """and prompts that none had, each the last one of its session."""
+    reverting: frozenset[str]
+    """Sessions in the middle of a revert."""
     lines: tuple[str, ...]
     """What commands had said."""
     integrity: str = "ok"
@@ -141,18 +144,21 @@ class AtKill:
 
 async def look(place: Place) -> AtKill:
     """Read what a kill left; of SQLite in a copy, so that the next server finds it as it was."""
-    if place.database is None:
-        return await asyncio.to_thread(_look_at_file, place)
-    return await asyncio.to_thread(_look_at_server, place, place.database)
+    read = _of_sqlite if place.database is None else _of_postgres
+    return await asyncio.to_thread(read, place)
 
 
 _MESSAGES = "SELECT session_id, pos, id, role, parent_id FROM message ORDER BY session_id, pos"
 _CALLS = "SELECT session_id, message_pos, data FROM part WHERE type = 'tool'"
+_REVERTING = "SELECT session_id FROM plan WHERE state = 'planned'"
+_OTHERS = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+    " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+Query: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
 
 
-def _look_at_file(place: Place) -> AtKill:
-    if not (place.data / "kedge.db").exists():
-        return _at_kill([], [], place, "ok")
+def _of_sqlite(place: Place) -> AtKill:
     copy = place.root / "copy"
     copy.mkdir()
     for name in ("kedge.db", "kedge.db-wal"):
@@ -160,53 +166,47 @@ def _look_at_file(place: Place) -> AtKill:
             shutil.copy(place.data / name, copy / name)
     connection = sqlite3.connect(copy / "kedge.db")
     try:
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'part'").fetchone():
-            return _at_kill([], [], place, "ok")
         ((integrity,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
-        messages = connection.execute(_MESSAGES).fetchall()
-        return _at_kill(messages, connection.execute(_CALLS).fetchall(), place, integrity)
+        return _at_kill(lambda text: connection.execute(text).fetchall(), place, integrity)
     finally:
         connection.close()
         shutil.rmtree(copy)
 
 
-def _look_at_server(place: Place, database: str) -> AtKill:
-    others = (
-        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-        " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-    )
-    with psycopg.connect(database, autocommit=True) as connection:
+def _of_postgres(place: Place) -> AtKill:
+    assert place.database is not None
+    with psycopg.connect(place.database, autocommit=True) as connection:
         # What a dead client had sent may still be carried out.
-        while connection.execute(others).fetchone():
+        while connection.execute(_OTHERS).fetchone():
             time.sleep(_LOOK)
-        if not connection.execute("SELECT to_regclass('part')").fetchone()[0]:  # type: ignore[index]
-            return _at_kill([], [], place, "ok")
-        messages = connection.execute(_MESSAGES).fetchall()
-        return _at_kill(messages, connection.execute(_CALLS).fetchall(), place, "ok")
+        return _at_kill(lambda text: connection.execute(text).fetchall(), place)
 
 
-def _at_kill(
-    messages: list[tuple[Any, ...]], calls: list[tuple[Any, ...]], place: Place, integrity: str
-) -> AtKill:
+def _at_kill(query: Query, place: Place, integrity: str = "ok") -> AtKill:
     running = {
         (session, pos)
-        for session, pos, data in calls
+        for session, pos, data in query(_CALLS)
         if json.loads(data)["state"]["status"] in ("pending", "running")
     }
-    begun, calling, last = set[str](), set[str](), dict[str, str]()
+    begun, calling = set[str](), set[str]()
     prompts: dict[str, list[str]] = {}
-    for session, pos, id, role, parent in messages:
+    for session, pos, id, role, parent in query(_MESSAGES):
         if role == "user":
             prompts.setdefault(session, []).append(id)
-            last[session] = id
         elif parent in prompts.get(session, ()):
             taken = prompts[session][: prompts[session].index(parent) + 1]
             begun.update(taken)
             if (session, pos) in running:
                 calling.update(taken)
-    waiting = set(last.values()) - begun
+    waiting = {asked[-1] for asked in prompts.values()} - begun
+    reverting = frozenset(session for (session,) in query(_REVERTING))
     return AtKill(
-        frozenset(begun), frozenset(calling), frozenset(waiting), tuple(place.lines()), integrity
+        frozenset(begun),
+        frozenset(calling),
+        frozenset(waiting),
+        reverting,
+        tuple(place.lines()),
+        integrity,
     )
 
 

@@ -1,10 +1,12 @@
 """Sessions whose files are known at every moment, to be reverted and unreverted over HTTP."""
 
 import random
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engine.crash_world import Tree, files, whole
+from tests.support.watching import until
 from tests.torture.http_clients import LOST, Clients, patch
 from tests.torture.http_ledger import Known, Prompt
 
@@ -17,6 +19,8 @@ class MovingTree:
     session: Known
     at: dict[str | None, Tree]
     """The files with each boundary."""
+    usual: float = 0.5
+    """Seconds that the last move took."""
 
     async def move(self, clients: Clients, chance: random.Random) -> None:
         """Revert and unrevert until the server is gone."""
@@ -24,10 +28,12 @@ class MovingTree:
         try:
             while True:
                 boundary = chance.choice([each for each in self.at if each != boundary])
+                begun = time.monotonic()
                 if boundary is None:
                     await clients.unrevert(self.session)
                 else:
                     await clients.revert(self.session, boundary)
+                self.usual = time.monotonic() - begun
         except LOST:
             return
 
@@ -74,7 +80,11 @@ class CutPatch:
 
     folder: Path
     session: Known
-    prompt: Prompt = field(repr=False)
+    prompt: Prompt
+
+    async def until_written(self, files: int) -> None:
+        """Wait until so many files are there."""
+        await until(lambda: len(now(self.folder)) >= files)
 
 
 async def begin_patch(clients: Clients, number: int) -> CutPatch:

@@ -74,9 +74,12 @@ class World:
             await self._serve(kind, chance)
         ledger.kills += 1
         ledger.counts[f"kills, {kind}"] += 1
-        self._left.append(await look(self._place))
-        if self._left[-1].integrity != "ok":
-            ledger.blame("integrity", self._left[-1].integrity)
+        left = await look(self._place)
+        self._left.append(left)
+        ledger.counts["answers cut"] += left.unfinished
+        ledger.counts["reverts cut"] += len(left.reverting)
+        if left.integrity != "ok":
+            ledger.blame("integrity", left.integrity)
         ledger.say(f"kill {ledger.kills}, {kind}: {time.monotonic() - begun:.1f} s")
 
     def _chance(self, what: str) -> random.Random:

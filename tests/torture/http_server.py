@@ -137,6 +137,8 @@ class AtKill:
     """and prompts that none had, each the last one of its session."""
     reverting: frozenset[str]
     """Sessions in the middle of a revert."""
+    unfinished: int
+    """How many answers were."""
     lines: tuple[str, ...]
     """What commands had said."""
     integrity: str = "ok"
@@ -150,6 +152,7 @@ async def look(place: Place) -> AtKill:
 
 _MESSAGES = "SELECT session_id, pos, id, role, parent_id FROM message ORDER BY session_id, pos"
 _CALLS = "SELECT session_id, message_pos, data FROM part WHERE type = 'tool'"
+_UNFINISHED = "SELECT count(*) FROM message WHERE open = 1"
 _REVERTING = "SELECT session_id FROM plan WHERE state = 'planned'"
 _OTHERS = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
@@ -205,6 +208,7 @@ def _at_kill(query: Query, place: Place, integrity: str = "ok") -> AtKill:
         frozenset(calling),
         frozenset(waiting),
         reverting,
+        query(_UNFINISHED)[0][0],
         tuple(place.lines()),
         integrity,
     )

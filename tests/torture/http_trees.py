@@ -84,7 +84,7 @@ class CutPatch:
 
     async def until_written(self, files: int) -> None:
         """Wait until so many files are there."""
-        await until(lambda: len(now(self.folder)) >= files)
+        await until(lambda: len(list(self.folder.glob("*.txt"))) >= files)
 
 
 async def begin_patch(clients: Clients, number: int) -> CutPatch:

@@ -28,6 +28,7 @@ from bench.snapshots_disk import snapshots_disk
 from bench.snapshots_first import snapshots_first, snapshots_first_compared
 from bench.snapshots_restores import snapshots_restores
 from bench.starting import starting
+from bench.streams import streams_compared
 from bench.subscribers import subscribers
 
 Benchmarks: TypeAlias = Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]]
@@ -57,6 +58,7 @@ BENCHMARKS: Benchmarks = {
 COMPARISONS: Benchmarks = {
     "snapshots_first": snapshots_first_compared,
     "reverts": reverts_compared,
+    "streams": streams_compared,
     "cut_starts": cut_starts_compared,
 }
 """What can be compared with another checkout."""

@@ -25,6 +25,7 @@ async def compared(
     rounds: int,
     names: Sequence[str],
     warm_up: int = WARM_UP,
+    most: float | None = None,
 ) -> list[Figure]:
     """How many times as long a case of `bench.before_side` takes as it did; a figure per name."""
     assert scratch.before is not None
@@ -43,7 +44,10 @@ async def compared(
                 if turn >= warm_up:
                     found.append(taken)
     columns = zip(names, zip(*now, strict=True), zip(*then, strict=True), strict=True)
-    return [ratio(f"{name}, after / before", ours, theirs) for name, ours, theirs in columns]
+    return [
+        ratio(f"{name}, after / before", ours, theirs, target=most)
+        for name, ours, theirs in columns
+    ]
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from bench.scratch import Scratch
 from bench.server_cuts import cut_start
 from bench.snapshots_sides import open_snapshots, wait_until_independent
 from bench.trees import committed, sizes
+from kedge.engine.events import Subscription
 
 Round = Callable[[], Awaitable[tuple[float, ...]]]
 
@@ -71,8 +72,65 @@ async def revert(scratch: Scratch, number: str) -> AsyncIterator[Round]:
         yield measure
 
 
+@asynccontextmanager
+async def speaking(scratch: Scratch, amount: str) -> AsyncIterator[Round]:
+    """So many streams of so many tokens, as fast as can be, until their sessions are idle."""
+    streams, tokens = map(int, amount.split("x"))
+    async with _speaker(scratch) as speak:
+
+        async def measure() -> tuple[float, ...]:
+            _write_out(scratch)
+            with no_collection():
+                begin = time.perf_counter()
+                await asyncio.gather(*(speak(tokens, 0) for _ in range(streams)))
+                return (time.perf_counter() - begin,)
+
+        yield measure
+
+
+@asynccontextmanager
+async def speaking_slowly(scratch: Scratch, amount: str) -> AsyncIterator[Round]:
+    """What a processor works for streams that say twenty tokens a second, as models do."""
+    streams, tokens = map(int, amount.split("x"))
+    async with _speaker(scratch) as speak:
+
+        async def measure() -> tuple[float, ...]:
+            _write_out(scratch)
+            with no_collection():
+                begin = time.process_time()
+                await asyncio.gather(*(speak(tokens, 1 / 20) for _ in range(streams)))
+                return (time.process_time() - begin,)
+
+        yield measure
+
+
+@asynccontextmanager
+async def _speaker(
+    scratch: Scratch,
+) -> AsyncIterator[Callable[[int, float], Awaitable[None]]]:
+    """Speaks so many tokens in a new session, with a pause after each; somebody listens."""
+    settings = kedge.Settings(snapshots=False)
+    async with scratch.engine(settings=settings) as engine, engine.events.subscribe() as events:
+
+        async def speak(tokens: int, pause: float) -> None:
+            session = await engine.sessions.create("Measured")
+            async with session.turn("Speak") as turn, turn.step() as step, step.speak() as out:
+                for _ in range(tokens):
+                    await out.write("token ")
+                    await asyncio.sleep(pause)
+
+        listening = asyncio.create_task(_listen(events))
+        yield speak
+        listening.cancel()
+
+
+async def _listen(events: Subscription) -> None:
+    async for _ in events:
+        pass
+
+
 CASES: dict[str, Callable[..., AbstractAsyncContextManager[Round]]] = {
-    case.__name__: case for case in (first_command, revert, cut_start)
+    case.__name__: case for case in (first_command, revert, speaking, speaking_slowly, cut_start)
 }
 
 

@@ -7,9 +7,9 @@ from itertools import islice
 import kedge
 from kedge.domain.messages import MessageTime, UserMessage
 from kedge.domain.parts import PartTime, TextPart
-from kedge.domain.sessions import SessionInfo, SessionTime
+from kedge.domain.sessions import NO_TOKENS, SessionInfo, SessionTime
 from kedge.engine.prompts import NO_MODEL
-from kedge.engine.session import NO_TOKENS, Session
+from kedge.engine.session import Session
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.messages import put_message
 from kedge.store.verbs.parts import put_part

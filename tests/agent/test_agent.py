@@ -203,7 +203,7 @@ async def test_closing_the_engine_ends_its_turns(world: World) -> None:
         assert not caller.cancelled()
         await agent.close()
         async with world.open() as engine:
-            assert engine.recovered == []
+            assert engine.recovery.sessions == []
             again = await engine.sessions.get(session.id)
             assert isinstance(await again.status(), Idle)
             (_, found) = (await again.messages()).messages

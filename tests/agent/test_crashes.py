@@ -42,7 +42,7 @@ async def restarted(world: World, session: str) -> AsyncIterator[Scene]:
         Agent(engine, environ=world.environ) as agent,
         listening(engine) as heard,
     ):
-        assert engine.recovered == [session]
+        assert engine.recovery.sessions == [session]
         yield Scene(world, engine, agent, await engine.sessions.get(session), heard)
 
 

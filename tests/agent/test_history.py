@@ -16,7 +16,7 @@ from kedge.domain.messages import (
     UserMessage,
 )
 from kedge.domain.parts import Part, ReasoningPart, TextPart, ToolPart, ToolPending
-from kedge.engine.session import NO_TOKENS
+from kedge.domain.sessions import NO_TOKENS
 from kedge.model.port import AssistantTurn, Text, ToolResult, ToolUse, UserTurn
 from tests.agent.world import Scene, World, check_closed, text_of
 from tests.support import model_server as says

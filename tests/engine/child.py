@@ -5,16 +5,19 @@ It says what it does as one JSON text per line, and reads a line when it is to g
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from functools import partial
+from itertools import count
 from pathlib import Path
 from time import monotonic
 
 import kedge
 from kedge.domain.errors import KedgeError
 from kedge.domain.questions import QuestionInfo, QuestionOption
-from kedge.engine import growing, heartbeats, upkeep
+from kedge.engine import growing, heartbeats, pieces, upkeep
 from kedge.engine.engine import Engine
 from tests.engine.places import NEVER, PAUSES
 
@@ -51,6 +54,37 @@ async def work(engine: Engine, session_id: str) -> None:
         await told()
         await call.progress(output="late")
         say("stored")
+
+
+async def speak(engine: Engine, session_id: str, kind: str, last: str) -> None:
+    """Say a letter each 64th of a second, by a clock that only moves for that, and die while the
+    last one is announced."""
+    session = await engine.sessions.get(session_id)
+    said, now = count(1), 0.0
+    vars(pieces)["monotonic"] = lambda: now
+
+    def announce(*arguments: object, **names: object) -> None:
+        if next(said) == int(last):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    vars(session)["delta"] = announce
+    async with (
+        session.turn("Speak") as turn,
+        turn.step() as step,
+        step.speak() if kind == "text" else step.think() as out,
+    ):
+        for letter in "abcdefghijklmnopqrstuvwxyz":
+            await out.write(letter)
+            now += 1 / 64
+
+
+async def fall_silent(engine: Engine, session_id: str) -> None:
+    """Say something, and nothing more."""
+    session = await engine.sessions.get(session_id)
+    async with session.turn("Speak") as turn, turn.step() as step, step.speak() as out:
+        await out.write("half a sen")
+        say("said")
+        await told()
 
 
 async def touch_files(engine: Engine, session_id: str) -> None:
@@ -151,7 +185,22 @@ async def begin(engine: Engine, session_id: str) -> None:
 
 ROLES = {
     each.__name__: each
-    for each in (*(work, touch_files, obey, obey_alive, ask, reply, rename, abort, delete, begin),)
+    for each in (
+        *(
+            work,
+            speak,
+            fall_silent,
+            touch_files,
+            obey,
+            obey_alive,
+            ask,
+            reply,
+            rename,
+            abort,
+            delete,
+            begin,
+        ),
+    )
 }
 
 

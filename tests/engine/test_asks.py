@@ -146,7 +146,7 @@ async def test_what_a_killed_process_asked_is_withdrawn(
         await child.kill()
         assert {each.id for each in await engine.asks.permissions()} < set(ids)
     async with any_place.open() as engine:
-        assert engine.recovered == [session.id]
+        assert engine.recovery.sessions == [session.id]
         assert await engine.asks.permissions() == []
         assert await engine.asks.questions() == []
         found = await engine.sessions.get(session.id)

@@ -179,7 +179,8 @@ async def test_a_dead_run_is_taken_over_after_its_processes_ended(
     known = replace(start(started), session_id=session.id)
     await any_engine.store.write(lambda: put_process(known))
     await _leave_dead(any_engine, session.id)
-    assert await any_engine.runs.recover() == [session.id]
+    await any_engine.recovery.recover()
+    assert any_engine.recovery.sessions == [session.id]
     assert started[-1].wait() == -signal.SIGTERM
     assert await any_engine.store.read(lambda: processes_of(session.id)) == []
 
@@ -196,7 +197,8 @@ async def test_the_processes_of_a_run_that_lives_are_left_alone(
             # As if the owner that was found dead had been another.
             dead = engine.runs.alive_in(session.id)
             assert not await engine.runs._end_left(session.id, dead)
-            assert await engine.runs.recover() == []
+            await engine.recovery.recover()
+            assert engine.recovery.sessions == []
         assert started[-1].poll() is None
 
 

@@ -6,11 +6,13 @@ import asyncio
 import pytest
 
 from kedge.domain.errors import InvalidInput, TurnAborted
+from kedge.domain.failures import aborted
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.status import Idle
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
+from kedge.store.verbs.prompts import ABORTED
 from tests.engine.places import Place
 from tests.support.patience import PATIENCE
 
@@ -89,7 +91,10 @@ async def test_an_abort_drops_them(engine: Engine) -> None:
         assert await session.abort()
         with pytest.raises(TurnAborted):
             await task
-    assert len((await session.messages()).messages) == 2
+    one, two, *answers = (await session.messages()).messages
+    infos = [each.info for each in answers]
+    errors = [(each.parentID, each.error) for each in infos if isinstance(each, AssistantMessage)]
+    assert errors == [(one.info.id, aborted("Aborted")), (two.info.id, ABORTED)]
     with pytest.raises(NothingWaits):
         async with Turn(engine, session, None):
             raise AssertionError("there is nothing to answer")

@@ -394,7 +394,7 @@ async def test_calls_that_a_crash_cut_off_are_reverted(place: Place) -> None:
     after = files(whole(place.folder))
     assert after != before
     async with place.open() as engine:
-        assert engine.recovered == [world.session]
+        assert engine.recovery.sessions == [world.session]
         session = await engine.sessions.get(world.session)
         prompt = (await session.messages()).messages[-2].info.id
         receipt = await session.revert(prompt)

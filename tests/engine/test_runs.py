@@ -138,7 +138,7 @@ async def test_opening_an_engine_leaves_living_runs_alone(
         await child.hear()
         async with mine.turn("First") as turn, turn.step() as step:
             async with any_place.open() as second:
-                assert second.recovered == []
+                assert second.recovery.sessions == []
                 assert await second.statuses() == {mine.id: Busy(), other.id: Busy()}
             await step.text("not disturbed")
         await child.say()
@@ -160,7 +160,7 @@ async def test_a_killed_owner_is_recovered_from(any_place: Place, children: Asyn
         async with engine.events.subscribe(session=session.id) as events:
             reader = Reader(events)
             async with any_place.open() as second:
-                assert second.recovered == [session.id]
+                assert second.recovery.sessions == [session.id]
                 await check_interrupted(await second.sessions.get(session.id))
             await reader.until_type("session.idle")
             await reader.stop()
@@ -183,7 +183,7 @@ async def test_a_killed_owner_is_recovered_from(any_place: Place, children: Asyn
         new_generation, owner, *_ = await lease_row(engine, session.id)
         assert (new_generation > generation, owner) == (True, None)
         async with any_place.open() as third:
-            assert third.recovered == [], "recovered once"
+            assert third.recovery.sessions == [], "recovered once"
 
 
 async def test_a_turn_takes_over_from_a_killed_owner(
@@ -268,11 +268,11 @@ async def test_who_cannot_be_looked_up_is_judged_by_the_clock(
             async with session.turn("x"):
                 pytest.fail("taken from somebody who may live")
         async with any_place.open() as second:
-            assert second.recovered == []
+            assert second.recovery.sessions == []
         await forge_lease(engine, session.id, owner, expires=now - 1, status=Busy())
         assert await session.status() == Idle()
         async with any_place.open() as second:
-            assert second.recovered == [session.id]
+            assert second.recovery.sessions == [session.id]
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ async def test_closing_the_engine_records_the_interruption(any_place: Place) -> 
     with pytest.raises(TurnAborted):
         await task
     async with any_place.open() as engine:
-        assert engine.recovered == []
+        assert engine.recovery.sessions == []
         await check_closed(await engine.sessions.get(session.id), "MessageAbortedError", "Aborted")
 
 

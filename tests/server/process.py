@@ -3,14 +3,16 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.server.world import Client
 from tests.support.patience import PATIENCE
 from tests.support.served import scratch
 
+_ROOT = Path(__file__).parents[2]
 _LISTENING = re.compile(r"kedge listening on (http://127\.0\.0\.1:\d+)\n")
 
 
@@ -60,3 +62,25 @@ def served_apart(root: Path) -> Iterator[Process]:
     said_at_last = complaints.read_text()
     # Clients may write into the log, so it need not be empty.
     assert "Traceback" not in said_at_last, said_at_last
+
+
+@contextmanager
+def killable(
+    folder: Path, environ: Mapping[str, str], port: int = 0, *, work: str = "work"
+) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    """A server on a folder that is there, to be killed at any time."""
+    command = [sys.executable, "-m", "kedge", "serve", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--data", str(folder / "data"), str(folder / work)],
+        env={**environ, "PYTHONPATH": str(_ROOT)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[-1]
+            yield process, Client(url, {})
+        finally:
+            process.kill()

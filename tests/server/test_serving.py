@@ -135,6 +135,6 @@ async def test_stopping(world: World) -> None:
         reply = await asked
         assert (reply.status, reply.json["name"]) == (503, "Stopping")
     async with world.open() as engine:
-        assert engine.recovered == []
+        assert engine.recovery.sessions == []
         _, answer = (await (await engine.sessions.get(session.id)).messages()).messages
         assert info_of(answer).error is not None

@@ -31,6 +31,9 @@ SCANS = {
     "search_text_drop": {"SCAN search_text VIRTUAL TABLE": "by rowid"},
     # An index of these rows alone.
     "plan_unfinished": {"SCAN plan USING INDEX plan_unfinished": "plans that a crash left"},
+    "message_unanswered_sessions": {
+        "SCAN m USING INDEX message_unanswered": "prompts that wait or were left"
+    },
     "ask_open_all": {"SCAN a USING INDEX ask_open": "what waits for somebody now"},
     "ask_open_of_project": {"SCAN a USING INDEX ask_open": "what waits for somebody now"},
     # The folders that sessions have worked in, which are few.
@@ -39,6 +42,7 @@ SCANS = {
     "trust_list": {"SCAN trust": "all of them are looked at"},
     # One row.
     "clock": {"SCAN CONSTANT ROW": "no table"},
+    "commit_without_sync": {"SCAN CONSTANT ROW": "no table"},
     "event_head": {
         "SCAN CONSTANT ROW": "no table",
     },

@@ -36,6 +36,7 @@ from kedge.store.script import Script, row, run
 from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.parts import put_part
+from kedge.store.verbs.pieces import add_pieces, drop_pieces
 from kedge.store.verbs.search import index_events, search, words_of
 from kedge.store.verbs.sessions import (
     change_session,
@@ -266,6 +267,22 @@ async def test_plain_writes_do_not_weaken_and_durable_ones_strengthen(postgres_u
                 assert await scene.store.write(setting) == ("off",)
                 assert await scene.store.write_durable(setting) == ("on",)
                 assert await scene.store.write(setting) == ("off",)
+
+
+async def test_only_pieces_do_not_wait_for_the_disk(postgres_url: str) -> None:
+    """They are for the end of this process, not of the server; the next transaction waits again."""
+
+    def setting(first: Script[None]) -> Script[Any]:
+        yield from first
+        return (yield from row("synchronous_commit"))
+
+    async with opened(postgres_url) as scene:
+        with pytest.MonkeyPatch.context() as patch:
+            queries = "kedge.store.postgres.transactions"
+            statement = b"SELECT current_setting('synchronous_commit')"
+            patch.setitem(sys.modules[queries]._SQL, "synchronous_commit", statement)
+            assert await scene.write(setting, add_pieces(())) == ("off",)
+            assert await scene.write(setting, drop_pieces("ses_1", "prt_1")) == ("on",)
 
 
 async def test_processes_that_start_together_migrate_once(postgres_url: str) -> None:

@@ -66,7 +66,7 @@ async def judge(orders: Orders, ledger: Ledger) -> None:
     async with kedge.open(orders.directory, database=orders.database) as engine:
         replayed, stored = await both(engine.store)
         assert await engine.statuses() == {}
-        assert ledger.cut_off <= set(engine.recovered)
+        assert ledger.cut_off <= set(engine.recovery.sessions)
     assert replayed == stored
     assert ledger.losses(stored) == []
     assert [end for each in stored.sessions.values() for end in open_ends(each)] == []

@@ -8,7 +8,7 @@ async with kedge.open(".") as engine, Agent(engine) as agent:
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -26,7 +26,13 @@ from kedge.agent.surroundings import Surroundings, SurroundingsBook
 from kedge.agent.titles import give_title, wants_title
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.tool import Tool
-from kedge.domain.errors import InvalidInput, KedgeError, MessageExists, TurnAborted
+from kedge.domain.errors import (
+    InvalidInput,
+    KedgeError,
+    MessageExists,
+    SessionBusy,
+    TurnAborted,
+)
 from kedge.domain.events import SessionErrored
 from kedge.domain.failures import unknown
 from kedge.domain.messages import AssistantMessage, MessageModel, MessageWithParts, UserMessage
@@ -34,8 +40,10 @@ from kedge.domain.providers import ModelInfo
 from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
-from kedge.engine.turns import Turn
+from kedge.engine.turns import NothingWaits, Turn
 from kedge.store.verbs.messages import last_answer
+from kedge.store.verbs.prompts import withdraw_prompt
+from kedge.store.waiting import to_the_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,12 @@ class Agent:
         running = await self._running.start(session, prompt, work, takes_up=False)
         return await self._answer(session, prompt.message.id, running)
 
+    async def answer_left(self, session: Session) -> None:
+        """Answer what was asked in a session, and what its process did not live to begin."""
+        with suppress(SessionBusy, NothingWaits):
+            # Else somebody answers it, or did.
+            _ = await self._running.start(session, None, self._loop, takes_up=True)
+
     async def abort(self, session: Session) -> bool:
         """Stop what runs in a session, in whatever process; returns when it is idle, and tells
         whether it is."""
@@ -159,6 +173,11 @@ class Agent:
         await session.refresh()
         answer = None if found is None else found.decoded()
         if answer is None or (answered.cancelled() and not _answers(answer, id)):
+            if answered.cancelled():
+                # Whoever waits is told that it was not answered, so it must not be.
+                now = self.engine.clock.now()
+                withdraw = partial(withdraw_prompt, session.id, id, self.engine.ids, now=now)
+                await to_the_end(self.engine.store.write(withdraw))
             raise TurnAborted(session.id)
         return answer
 

@@ -13,8 +13,8 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.verbs.prompts import ask_again, waiting_prompts, withdraw_prompt
-from kedge.store.waiting import to_the_end
+from kedge.store.verbs.prompts import ask_again, waiting_prompts
+from kedge.store.verbs.unanswered import PromptState
 
 _LOOK = 0.05
 """Seconds between two looks at a session, or a prompt, that somebody else seems to have."""
@@ -45,9 +45,9 @@ class Following:
             except SessionBusy:
                 check()
                 cursor = await self._engine.events.head()
-                if await prompt.queue():
+                if await prompt.queue(PromptState.WAITING):
                     await remember_seen(self._engine, session.id, attached)
-                    return self._running.spawn(self._followed(session, prompt.message.id))
+                    return self._running.spawn(self._follow(session, prompt.message.id))
                 if not isinstance(await session.status(), Idle):
                     # A revert has it; nobody can tell for how long.
                     await self._idle(session, cursor)
@@ -59,18 +59,10 @@ class Following:
 
     async def answered_once(self, session: Session, id: str) -> asyncio.Task[None]:
         """Follow a prompt that is stored already; it is taken up if nobody ever did."""
+        await self._engine.runs.end_dead_run(session.id)
         is_alive = self._engine.runs.alive_in(session.id)
-        again = partial(ask_again, session.id, id, is_alive=is_alive)
-        is_ours = await self._engine.store.write(again)
-        return self._running.spawn((self._followed if is_ours else self._follow)(session, id))
-
-    async def _followed(self, session: Session, id: str) -> None:
-        try:
-            await self._follow(session, id)
-        except asyncio.CancelledError:
-            # The agent closes. Whoever waits is told that it was not answered, so it must not be.
-            await to_the_end(self._engine.store.write(partial(withdraw_prompt, session.id, id)))
-            raise
+        await self._engine.store.write(partial(ask_again, session.id, id, is_alive=is_alive))
+        return self._running.spawn(self._follow(session, id))
 
     async def _follow(self, session: Session, id: str) -> None:
         """Wait until a prompt that was left to another run is answered; if that run ends without

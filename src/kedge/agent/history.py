@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from kedge.agent.tools.images import data_of, mime_of
+from kedge.domain.failures import is_not_run
 from kedge.domain.messages import AssistantMessage, MessageWithParts, UserMessage
 from kedge.domain.parts import (
     FilePart,
@@ -33,6 +34,9 @@ _LONGEST_NAME = 64
 NO_WORDS = (Text(text="(There are no words in this message.)"),)
 """What stands for a prompt with nothing in it: between two answers there must be something."""
 
+NOT_RUN = "(This was not done: the process ended before it began, and it was not asked again.)"
+"""What stands for the answer to a prompt that nobody ran."""
+
 INTERRUPTED = "The tool was interrupted before it was done."
 
 
@@ -48,6 +52,10 @@ def turns_of(
     for message in _in_order(messages, prompts):
         if isinstance(message.info, AssistantMessage):
             said, results = _of_model(message.parts, names)
+            error = message.info.error
+            if error is not None and is_not_run(error):
+                # Else the model would do what was asked then with what is asked now.
+                said = (Text(text=NOT_RUN),)
             if said:
                 model = f"{message.info.providerID}/{message.info.modelID}"
                 turns.append(AssistantTurn(content=said, model=model))

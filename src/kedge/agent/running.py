@@ -12,6 +12,7 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import Turn
+from kedge.store.verbs.unanswered import PromptState
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ class Running:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # A handle of its own: the turn keeps it up to date.
         own = Session(self._engine, session.info)
-        turn = Turn(self._engine, own, prompt, takes_up=takes_up)
+        # A command of a person is run by nobody else.
+        state = PromptState.TAKEN if takes_up else PromptState.TAKEN_LAST
+        turn = Turn(self._engine, own, prompt, takes_up=takes_up, state=state)
         running = self.spawn(self._turn(turn, work, attached, begun))
         # It may be cancelled before it has done anything.
         running.add_done_callback(partial(_end_waiting, begun))

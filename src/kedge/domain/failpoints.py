@@ -1,5 +1,5 @@
-"""Named places between the first and the last write of an undo, or of a tool, at which a test can
-end the process, as a crash would. Nothing happens at them otherwise.
+"""Named places between the first and the last write of an undo, a tool or a turn, at which a test
+can end the process, as a crash would. Nothing happens at them otherwise.
 
 `KEDGE_FAILPOINT=name` in the environment kills the process with SIGKILL when it reaches the place
 for the first time, `name:3` for the third.
@@ -50,6 +50,12 @@ TOOL_POINTS = (
 )
 """Those that only a tool comes by; in between, it writes files as an undo does."""
 
+RUN_POINTS = (
+    # A prompt is stored and a run has it, and nothing of an answer is.
+    "turn-begun",
+)
+"""Those that a turn comes by."""
+
 _VARIABLE = "KEDGE_FAILPOINT"
 _armed: dict[str, Callable[[], None]] = {}
 
@@ -71,7 +77,7 @@ def armed(name: str, act: Callable[[], None], *, at: int = 1) -> Iterator[None]:
 
 
 def _arm(name: str, act: Callable[[], None], at: int) -> None:
-    if name not in POINTS + TOOL_POINTS:
+    if name not in POINTS + TOOL_POINTS + RUN_POINTS:
         raise InvalidInput(f"there is no fail point {name!r}")
     times = count(1)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from kedge.domain.values import Value
 
+_NOT_RUN = "Not run: "
+
 
 class Failure(Value, frozen=True, kw_only=True):
     """A named failure; one class for all of them, so that names kedge does not know survive."""
@@ -20,6 +22,16 @@ def aborted(message: str) -> Failure:
 def unknown(message: str, ref: str | None = None) -> Failure:
     """Anything without a name of its own; `ref` finds it in the log."""
     return _failure("UnknownError", message=message, ref=ref)
+
+
+def not_run(reason: str) -> Failure:
+    """Nobody began to answer a prompt, and nobody will."""
+    return unknown(f"{_NOT_RUN}{reason}. Send it again if it is still wanted.")
+
+
+def is_not_run(failure: Failure) -> bool:
+    """Whether a failure says that a prompt was not run."""
+    return str(failure.data.get("message", "")).startswith(_NOT_RUN)
 
 
 def provider_auth(providerID: str, message: str) -> Failure:

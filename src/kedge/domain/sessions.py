@@ -23,6 +23,9 @@ class TokenCount(Value, frozen=True, kw_only=True):
     total: int | None = None
 
 
+NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, write=0))
+
+
 class ModelRef(Value, frozen=True, kw_only=True):
     """The model a session uses; messages name theirs with `MessageModel`."""
 
@@ -107,3 +110,8 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     time: SessionTime
     permission: list[PermissionRule] | None = None
     revert: RevertState | None = None
+
+    @property
+    def worktree(self) -> str:
+        """The root of the worktree that the directory lies in."""
+        return self.directory.removesuffix(f"/{self.path}") if self.path else self.directory

@@ -17,11 +17,12 @@ from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.status import SessionStatus
 from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
-from kedge.engine.heartbeats import Heartbeat, forget_beats, silent_engines
+from kedge.engine.heartbeats import Heartbeat
 from kedge.engine.holding import held, release
-from kedge.engine.owners import machine
+from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
+from kedge.engine.recovery import Recovery
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
@@ -35,10 +36,9 @@ from kedge.engine.worktrees import (
 )
 from kedge.snapshot.repository.asking import aside
 from kedge.store.port import Store
-from kedge.store.verbs.plans import unfinished_plans
 from kedge.store.verbs.projects import KnownWorktree, known_worktree, place_worktree, project_of
 from kedge.store.verbs.sessions import adopt_strays, strays_in
-from kedge.store.verbs.timeline import leftovers, open_calls
+from kedge.store.verbs.timeline import open_calls
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
@@ -88,23 +88,22 @@ class Engine:
         self.random = random
         self.settings = settings
         self.events = EventLog(store, ids, settings.queue_length)
+        self.pieces = Pieces(store)
         self.sessions = Sessions(self)
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
         self.heartbeat = Heartbeat(data, self.runs.engine_id)
+        self.recovery = Recovery(self)
         self.upkeep = Upkeep(
             store,
             clock,
             settings,
-            recover=self._recover,
+            recover=self.recovery.look,
             release=partial(release, data),
             held=partial(held, data),
         )
-        self.recovered: list[str] = []
-        """Sessions whose run was cut off by the end of its process, found when this engine
-        started."""
         self._diffs: Diffs | None = None
         self._protecting: Protecting | None = None
         self._reverts: Reverts | None = None
@@ -114,30 +113,9 @@ class Engine:
         self._sealed = False
 
     async def start(self, directory: str | os.PathLike[str]) -> None:
-        """Find out where the engine is, and tidy up after processes that were killed."""
+        """Find out where the engine is, and begin with what is done in the background."""
         self._place = await self.locate(directory)
-        self.recovered = await self._recover()
-        await self._forget_beats()
         self.upkeep.start()
-
-    async def _recover(self) -> list[str]:
-        """End the runs of processes that are gone, and carry through their reverts; tells which
-        sessions ran."""
-        recovered = await self.runs.recover()
-        if await self.store.read(unfinished_plans):
-            await self.reverts.recover()
-        if await self.store.read(partial(leftovers, machine())):
-            from kedge.engine.timeline.leftovers import look_after_leftovers
-
-            await look_after_leftovers(self)
-        return recovered
-
-    async def _forget_beats(self) -> None:
-        """Remove the heartbeats of engines that are gone, unless they are still needed."""
-        silent = set(await asyncio.to_thread(silent_engines, self.data))
-        if silent:
-            unneeded = silent - await self.runs.engines_at_work()
-            await asyncio.to_thread(forget_beats, self.data, unneeded)
 
     async def close(self) -> None:
         """Stop what runs, then let go of the database; whoever is impatient still waits for it."""
@@ -150,11 +128,13 @@ class Engine:
             # The last is closed first, and each whatever happens to the others.
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
+            parts.push_async_callback(self.pieces.close)
             parts.push_async_callback(self._close_diffs)
             parts.push_async_callback(self._stop_protecting)
             parts.callback(self.processes.close)
             parts.push_async_callback(asyncio.to_thread, self.heartbeat.close)
             parts.push_async_callback(self.runs.close, closer)
+            parts.push_async_callback(self.recovery.close)
             parts.push_async_callback(self.upkeep.close)
 
     async def _close_diffs(self) -> None:

@@ -1,6 +1,7 @@
 """Parts that grow while a step runs: text that is spoken, a tool that works."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from kedge.domain import wire
-from kedge.domain.errors import InvalidInput
+from kedge.domain.errors import EngineClosed, InvalidInput, StoreError
 from kedge.domain.parts import (
     FilePart,
     PartTime,
@@ -105,7 +106,8 @@ class Growing:
 
 
 class Stream(Growing):
-    """Text that grows. Listeners hear every piece; the store keeps at most two states a second."""
+    """Text that grows. Listeners hear every piece; of what they heard, the store has all but the
+    last 50 ms. Other processes hear at most two states a second."""
 
     def __init__(self, step: "Step", part: Spoken) -> None:
         super().__init__(step)
@@ -138,11 +140,12 @@ class Stream(Growing):
         piece = check_text(text, "text")
         if not piece:
             return
-        part = self._part
-        session = self._step.turn.session
-        session.delta(part.messageID, part.id, piece, offset=self._length)
+        part, turn, offset = self._part, self._step.turn, self._length
         self._pieces.append(piece)
         self._length += len(piece)
+        await turn.engine.pieces.add(turn.fence, part.id, offset, piece)
+        self._check_open()
+        turn.session.delta(part.messageID, part.id, piece, offset=offset)
         await self._grow()
 
     def note(self, metadata: Mapping[str, Any]) -> None:
@@ -151,6 +154,24 @@ class Stream(Growing):
         self._part = msgspec.structs.replace(
             self._part, metadata=wire.convert(dict(metadata), dict[str, Any])
         )
+
+    async def _close(self, part: Spoken | ToolPart, also: ScriptMaker[None] | None = None) -> None:
+        await self._forget_pieces()
+        await super()._close(part, also)
+
+    async def _leave_behind(self) -> None:
+        await self._forget_pieces()
+        await super()._leave_behind()
+
+    async def _forget_pieces(self) -> None:
+        """The whole is about to be stored: nothing of it may be stored after that."""
+        self._open = False
+        await self._step.turn.engine.pieces.forget(self._part.id)
+
+    async def _give_up(self) -> None:
+        self._open = False
+        with suppress(StoreError, EngineClosed):
+            await self._step.turn.engine.pieces.store()
 
     def _latest(self) -> Spoken:
         return msgspec.structs.replace(self._part, text="".join(self._pieces))

@@ -23,12 +23,14 @@ async def open(
     settings: Settings | None = None,
     clock: Clock | None = None,
     random: Callable[[int], bytes] = os.urandom,
+    recover: bool = True,
 ) -> AsyncIterator[Engine]:
     """An engine on a directory, for as long as the block lasts.
 
     Data is kept in `data_dir`, else in `KEDGE_DATA_DIR`, else in the user's data home. `database`
     is a file, or a `postgresql://` address; else `KEDGE_DATABASE_URL`, else the file `kedge.db` in
-    the data folder.
+    the data folder. What processes left that were killed is put in order first, session by session;
+    without `recover` it is done in the background, and a session waits for it that is used before.
     """
     if settings is not None and not isinstance(settings, Settings):
         raise InvalidInput("settings must be a kedge.Settings", field="settings")
@@ -46,6 +48,8 @@ async def open(
     )
     try:
         await engine.start(directory)
+        if recover:
+            await engine.recovery.recover()
         yield engine
     finally:
         await engine.close()

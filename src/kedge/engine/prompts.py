@@ -15,6 +15,7 @@ from kedge.engine.inputs import check_list, check_text, check_value
 from kedge.engine.session import is_large
 from kedge.store.verbs.prompts import add_prompt, queue_prompt
 from kedge.store.verbs.sessions import touched
+from kedge.store.verbs.unanswered import PromptState
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -64,7 +65,7 @@ class Prompt:
         script = partial(add_prompt, message, self.parts, self.change, now=now)
         await self._engine.store.write_bulk(script)
 
-    async def queue(self) -> bool:
+    async def queue(self, state: PromptState = PromptState.WAITING_LAST) -> bool:
         """Leave it for the turn that the session is busy with; False, and nothing is stored, if
         there is none."""
         script = partial(
@@ -74,6 +75,7 @@ class Prompt:
             self.change,
             is_alive=self._engine.runs.alive_in(self.message.sessionID),
             now=self._engine.clock.now(),
+            state=state,
         )
         return await self._engine.store.write_bulk(script) is not None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kedge.domain import failures, wire
 from kedge.domain.clock import Clock
-from kedge.domain.errors import EngineClosed, SessionBusy, StoreError
+from kedge.domain.errors import EngineClosed, RootBusy, SessionBusy, StoreError
 from kedge.domain.events import SessionRequest
 from kedge.domain.ids import IdMaker
 from kedge.domain.status import Idle, SessionStatus
@@ -23,9 +23,16 @@ from kedge.engine.owners import engine_of, forget_engine, owner_lives, this_proc
 from kedge.engine.processes import end_processes
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
-from kedge.store.verbs.leases import LeaseState, held_leases, lease_of, run_of, take_over
+from kedge.store.verbs.leases import (
+    IsAlive,
+    LeaseState,
+    held_leases,
+    lease_of,
+    run_of,
+    take_over,
+)
 from kedge.store.verbs.processes import processes_of
-from kedge.store.verbs.prompts import drop_prompts, say_idle, waiting_prompts
+from kedge.store.verbs.prompts import say_idle, stop_waiting, waiting_prompts
 from kedge.store.verbs.requests import ask_to_stop
 
 if TYPE_CHECKING:
@@ -73,6 +80,8 @@ class Runs:
         self._generations: dict[str, int] = {}
         self._asked: dict[str, int] = {}
         """The newest run of each session that was asked to end before it knew which one it is."""
+        self._ending: dict[str, asyncio.Future[bool]] = {}
+        """Of each session whose dead run is just being ended: done when it is."""
         self._closed = False
         self._was_blind = False
         self._judges_expiry_from = 0.0
@@ -81,7 +90,7 @@ class Runs:
         self._nothing_runs.set()
         self._listener: asyncio.Task[None] | None = None
 
-    def alive_in(self, session_id: str, stop: Stop | None = None) -> Callable[[str, bool], bool]:
+    def alive_in(self, session_id: str, stop: Stop | None = None) -> IsAlive:
         """The judge of whether an owner of this session still runs it, other than the run of
         `stop`."""
 
@@ -111,12 +120,37 @@ class Runs:
             raise
         self._keeper.start()
 
-    async def end_dead_run(self, session_id: str, stop: Stop | None = None) -> None:
-        """Before anything new is done, find out what the run of a dead process did."""
+    async def end_dead_run(self, session_id: str, stop: Stop | None = None) -> bool:
+        """Before anything new is done, find out what the run of a dead process did, and end it;
+        tells whether there was one."""
         owner, expired, _ = await self._store.read(partial(run_of, session_id))
         is_alive = self.alive_in(session_id, stop)
-        if owner is not None and not is_alive(owner, expired):
-            await self._take_over(session_id, is_alive, failures.aborted(INTERRUPTED))
+        if owner is None or is_alive(owner, expired):
+            return False
+        ending = self._ending.get(session_id)
+        if ending is None:
+            ending = asyncio.ensure_future(self._end_dead(session_id, is_alive))
+            self._ending[session_id] = ending
+            ending.add_done_callback(partial(self._ended_dead, session_id))
+        # Others may wait for it too.
+        return await asyncio.shield(ending)
+
+    def _ended_dead(self, session_id: str, ending: "asyncio.Future[bool]") -> None:
+        del self._ending[session_id]
+        if not ending.cancelled():
+            # Whoever waits is told; but they may all have gone.
+            ending.exception()
+
+    async def _end_dead(self, session_id: str, is_alive: IsAlive) -> bool:
+        error = failures.aborted(INTERRUPTED)
+        try:
+            return await self._take_over(session_id, is_alive, error)
+        except (StoreError, EngineClosed, RootBusy):
+            raise
+        except Exception as trouble:  # noqa: BLE001 - see below
+            # It must not keep the session for ever: what cannot be found out is told instead.
+            _log.exception("what the run of %s did cannot be found out", session_id)
+            return await self._take_over_blindly(session_id, is_alive, error, str(trouble))
 
     def started(self, session_id: str, generation: int) -> None:
         """The run has got its lease."""
@@ -136,22 +170,33 @@ class Runs:
     async def status(self, session_id: str) -> SessionStatus:
         """What a session is doing, wherever it runs."""
         owner, expired, status = await self._store.read(partial(lease_of, session_id))
-        if owner is None or not self.alive_in(session_id)(owner, expired):
-            return Idle()
-        return status
+        return status if self._is_busy(session_id, owner, expired) else Idle()
 
     async def statuses(self) -> dict[str, LeaseState]:
         """Every session that runs somewhere."""
         return {
             lease.session_id: lease
             for lease in await self._held()
-            if self.alive_in(lease.session_id)(lease.owner, lease.expired)
+            if self._is_busy(lease.session_id, lease.owner, lease.expired)
         }
+
+    def _is_busy(self, session_id: str, owner: str | None, expired: bool) -> bool:
+        """Whether a session is run, or what a dead run left in it is just being put in order."""
+        if owner is None:
+            return False
+        return session_id in self._ending or self.alive_in(session_id)(owner, expired)
 
     async def abort(self, session_id: str) -> bool:
         """As `stop`; of a session that is idle already, clients hear it once more: some wait for
         it."""
-        script = partial(say_idle, session_id, is_alive=self.alive_in(session_id))
+        await self.end_dead_run(session_id)
+        script = partial(
+            say_idle,
+            session_id,
+            self._ids,
+            is_alive=self.alive_in(session_id),
+            now=self._clock.now(),
+        )
         return await self._store.write(script) or await self.stop(session_id)
 
     async def stop(self, session_id: str) -> bool:
@@ -161,7 +206,8 @@ class Runs:
         """
         if isinstance(await self.status(session_id), Idle):
             if await self._store.read(partial(waiting_prompts, session_id)):
-                await self._store.write(partial(drop_prompts, session_id))
+                stop = partial(stop_waiting, session_id, self._ids, now=self._clock.now())
+                await self._store.write(stop)
             return True
         asked = await self._store.write(partial(ask_to_stop, session_id, self._ids.request()))
         deadline = asyncio.get_running_loop().time() + self._settings.stop_patience
@@ -177,16 +223,13 @@ class Runs:
             return False
         return self.alive_in(session_id)(owner, expired)
 
-    async def recover(self) -> list[str]:
-        """End the runs of processes that are gone; tells which sessions they were."""
-        error = failures.aborted(INTERRUPTED)
-        recovered = []
-        for lease in await self._seen_leases():
-            is_alive = self.alive_in(lease.session_id)
-            gone = not is_alive(lease.owner, lease.expired)
-            if gone and await self._take_over(lease.session_id, is_alive, error):
-                recovered.append(lease.session_id)
-        return recovered
+    async def dead_runs(self) -> list[str]:
+        """The sessions whose run's process is gone."""
+        return [
+            lease.session_id
+            for lease in await self._seen_leases()
+            if not self.alive_in(lease.session_id)(lease.owner, lease.expired)
+        ]
 
     async def close(self, closer: asyncio.Task[Any] | None = None) -> None:
         """Stop every run of this engine and wait until each has recorded that it was stopped.
@@ -197,6 +240,8 @@ class Runs:
         try:
             for stop in list(self._stoppers.values()):
                 stop(closer)
+            for ending in list(self._ending.values()):
+                ending.cancel()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.stop_patience):
                     await self._nothing_runs.wait()
@@ -220,14 +265,12 @@ class Runs:
             self._judges_expiry_from = time.monotonic() + self._settings.lease_time
         return leases
 
-    async def _take_over(
-        self, session_id: str, is_alive: Callable[[str, bool], bool], error: failures.Failure
-    ) -> bool:
+    async def _take_over(self, session_id: str, is_alive: IsAlive, error: failures.Failure) -> bool:
         # Before anything is looked at: what still runs would go on changing it.
         if not await self._end_left(session_id, is_alive):
             return False
         async with self._closing(session_id) as ends:
-            script = partial(
+            end = partial(
                 take_over,
                 session_id,
                 self.owner,
@@ -237,9 +280,26 @@ class Runs:
                 closing=None if ends is None else ends.record,
                 notes={} if ends is None else ends.notes,
             )
-            return await self._store.write_bulk(script)
+            return await self._store.write_bulk(end)
 
-    async def _end_left(self, session_id: str, is_alive: Callable[[str, bool], bool]) -> bool:
+    async def _take_over_blindly(
+        self, session_id: str, is_alive: IsAlive, error: failures.Failure, reason: str
+    ) -> bool:
+        """End a run whose calls did what cannot be found out; they say so."""
+        from kedge.engine.timeline.recovering import give_up_calls
+
+        end = partial(
+            take_over,
+            session_id,
+            self.owner,
+            is_alive=is_alive,
+            now=self._clock.now(),
+            error=error,
+            closing=partial(give_up_calls, session_id, reason),
+        )
+        return await self._store.write_bulk(end)
+
+    async def _end_left(self, session_id: str, is_alive: IsAlive) -> bool:
         """End the processes that a run left behind; tells whether it is still there to be ended."""
         left = await self._store.read(partial(processes_of, session_id))
         if not left:

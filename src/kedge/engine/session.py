@@ -19,12 +19,11 @@ from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import (
-    CacheCount,
+    NO_TOKENS,
     FileDiff,
     ForkOrigin,
     SessionInfo,
     SessionTime,
-    TokenCount,
 )
 from kedge.domain.status import SessionStatus
 from kedge.domain.todos import Todo
@@ -63,8 +62,6 @@ if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.turns import Turn
     from kedge.snapshot.asynchronous import AsyncSnapshots
-
-NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, write=0))
 
 _FUTURE = 86_400_000
 """How far ahead of this clock another one may be, in milliseconds."""
@@ -112,8 +109,7 @@ class Session:
     @property
     def worktree(self) -> str:
         """The root of the worktree that the session's directory lies in."""
-        path = self.info.path
-        return self.info.directory.removesuffix(f"/{path}") if path else self.info.directory
+        return self.info.worktree
 
     async def snapshots(self) -> "AsyncSnapshots":
         """The snapshots of the session's worktree; their status says how far it is protected."""

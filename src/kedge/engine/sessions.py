@@ -10,10 +10,10 @@ from kedge.domain import wire
 from kedge.domain.ids import check_id
 from kedge.domain.naming import default_title, slug
 from kedge.domain.permissions import PermissionRule
-from kedge.domain.sessions import ModelRef, SessionInfo, SessionTime
+from kedge.domain.sessions import NO_TOKENS, ModelRef, SessionInfo, SessionTime
 from kedge.engine.inputs import check_limit, check_text, check_values
 from kedge.engine.listing import Listing, place_of, read_page
-from kedge.engine.session import NO_TOKENS, Session
+from kedge.engine.session import Session
 from kedge.store.cursors import PageCursor
 from kedge.store.verbs.search import SearchHit, query_words, search
 from kedge.store.verbs.sessions import (

@@ -23,6 +23,8 @@ class Settings:
     """Events that wait for one subscriber before it is sent back to the log."""
     stop_patience: float = 10.0
     """How long to wait for a running session to stop when it is aborted or deleted."""
+    prompt_age: float = 600.0
+    """How old a prompt may be that a server runs after a restart, because no run had begun it."""
     snapshots: bool = True
     """Whether steps take snapshots and calls record what they do to files."""
     snapshot_budget: float = 10.0

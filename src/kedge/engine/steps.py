@@ -21,11 +21,11 @@ from kedge.domain.parts import (
     ToolPart,
     ToolPending,
 )
-from kedge.domain.sessions import TokenCount
+from kedge.domain.sessions import NO_TOKENS, TokenCount
 from kedge.domain.todos import Todo
 from kedge.engine.growing import Growing, Stream, ToolCall
 from kedge.engine.inputs import check_text, check_value, check_values
-from kedge.engine.session import NO_TOKENS, is_large
+from kedge.engine.session import is_large
 from kedge.engine.timeline.effects import Effects
 from kedge.engine.timeline.paths import AnyPath
 from kedge.engine.timeline.steps import StepFiles, StepSample, together
@@ -233,6 +233,7 @@ class Step:
         """Take back a part that the model began and will say anew."""
         self._check_open()
         self.growing.pop(part_id, None)
+        await self.turn.engine.pieces.forget(part_id)
         message = self.message
         await self.turn._write(
             partial(remove_part, message.sessionID, message.id, part_id, fence=self.turn.fence)

@@ -11,6 +11,7 @@ aborted it; whichever it is, nothing is left open behind it.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ from kedge.domain.errors import (
     SnapshotError,
     TurnAborted,
 )
+from kedge.domain.failpoints import reach
 from kedge.domain.messages import MessageModel, TurnSummary, UserMessage
 from kedge.domain.sessions import SessionInfo, SessionSummary
 from kedge.domain.status import Busy, Retry
@@ -40,12 +42,15 @@ from kedge.store.verbs.prompts import take_prompts
 from kedge.store.verbs.sessions import lock_live_session
 from kedge.store.verbs.turns import (
     begin_turn,
+    drop_unanswered,
     fail_step,
+    fail_taken,
     finish_turn,
     finish_unless_asked,
     resume_turn,
     summarise_turn,
 )
+from kedge.store.verbs.unanswered import PromptState, leave_prompts, settle_taken
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
@@ -75,13 +80,16 @@ class Turn:
         prompt: "Prompt | None",
         *,
         takes_up: bool = False,
+        state: PromptState = PromptState.TAKEN_LAST,
     ) -> None:
+        """`state` says whether another process may run the prompt if this one dies first."""
         self.engine = engine
         self.session = session
         self.is_protected = engine.settings.snapshots
         """Whether steps take snapshots and calls record what they do to files."""
         self._prompt = prompt
         self._takes_up = takes_up
+        self._state = state
         self._message = None if prompt is None else prompt.message
         self.prompts = [] if prompt is None else [prompt.message.id]
         """All prompts that the turn has taken up, oldest first."""
@@ -147,11 +155,20 @@ class Turn:
             self._message = waiting[-1]
             self.prompts = [each.id for each in waiting]
         else:
-            begin = partial(begin_turn, prompt.message, prompt.parts, prompt.change, **owning)
+            begin = partial(
+                begin_turn,
+                prompt.message,
+                prompt.parts,
+                prompt.change,
+                ids=self.engine.ids,
+                state=self._state,
+                **owning,
+            )
             write = store.write_bulk if prompt.is_large else store.write
             self._fence, left = await write(partial(self._begun, begin))
             self.prompts[:0] = [each.id for each in left]
         runs.started(self.session.id, self.fence.generation)
+        reach("turn-begun")
 
     def _begun(self, begin: ScriptMaker[Fence]) -> Script[tuple[Fence, list[UserMessage]]]:
         """Begin, and take up what earlier turns left in the same moment: what comes later is newer
@@ -232,13 +249,20 @@ class Turn:
                 await self.record(error)
         finally:
             # The handle learns what the turn did to the session: cost, agent, model.
-            script = partial(
-                finish_turn,
-                await self._summarised(),
-                fence=self.fence,
-                drops_prompts=self._is_unwanted,
-            )
+            settle = self._settle(error)
+            script = partial(finish_turn, await self._summarised(), fence=self.fence, settle=settle)
             self.session.info = await self._write_anyway(script)
+
+    def _settle(self, error: BaseException | None) -> Callable[[str], Script[None]]:
+        """What becomes of prompts that the turn has not answered."""
+        if error is None:
+            return settle_taken
+        told: dict[str, Any] = {"ids": self.engine.ids, "now": self.engine.clock.now()}
+        if self._is_unwanted:
+            return partial(drop_unanswered, **told)
+        if self._aborts or isinstance(error, CUT_OFF):
+            return leave_prompts
+        return partial(fail_taken, error=failure_of(error, aborted=False), **told)
 
     async def _summarised(self) -> UserMessage | None:
         """The prompt with what the turn changed, without the text of it; None if nothing did."""

@@ -47,7 +47,7 @@ class Upkeep:
         clock: Clock,
         settings: Settings,
         *,
-        recover: Callable[[], Coroutine[Any, Any, object]],
+        recover: Callable[[], Coroutine[Any, Any, None]],
         release: Callable[[str, str], Coroutine[Any, Any, None]],
         held: Callable[[], Coroutine[Any, Any, list[tuple[str, str]]]],
     ) -> None:
@@ -65,7 +65,7 @@ class Upkeep:
         """Begin to work, until `close`."""
         self._tasks = [
             asyncio.create_task(_every(_INDEX_EVERY, self.index)),
-            asyncio.create_task(_every(_RECOVER_EVERY, self.recover)),
+            asyncio.create_task(_every(_RECOVER_EVERY, self._recover)),
             asyncio.create_task(_every(_TIDY_EVERY, self.tidy, first=_FIRST_TIDY)),
         ]
         for task in self._tasks:
@@ -83,10 +83,6 @@ class Upkeep:
             return
         while await self._store.write_bulk(partial(index_events, _INDEX_BATCH)):
             pass
-
-    async def recover(self) -> None:
-        """Put in order what processes left that died since this engine was opened."""
-        await self._recover()
 
     async def tidy(self) -> None:
         """Purge sessions whose retention time is over, and thin out events once a day."""

@@ -1,12 +1,19 @@
 """A server from its start to its end: what it is made of, in which order it comes and goes."""
 
+import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from kedge.agent import Agent
+from kedge.domain.errors import KedgeError
+from kedge.engine.engine import Engine
 from kedge.engine.opening import open as open_engine
+from kedge.engine.session import Session
+from kedge.engine.settings import Settings
 from kedge.server.app import Application, Door
 from kedge.server.backend import Backend
 from kedge.server.gate import Gate
@@ -14,6 +21,8 @@ from kedge.server.http import http_server, listening_socket, url_of
 from kedge.server.routes import ALL
 from kedge.server.settings import ServerSettings
 from kedge.server.streams import Streams, streaming
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,7 @@ async def serving(
     directory: str | os.PathLike[str] = ".",
     *,
     settings: ServerSettings | None = None,
+    engine_settings: Settings | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     database: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
@@ -46,7 +56,13 @@ async def serving(
         stop_accepting = await parts.enter_async_context(http_server(Gate(door, chosen), listener))
         parts.push_async_callback(door.close)
         engine = await parts.enter_async_context(
-            open_engine(directory, data_dir=data_dir, database=database)
+            open_engine(
+                directory,
+                data_dir=data_dir,
+                database=database,
+                settings=engine_settings,
+                recover=False,
+            )
         )
         agent = await parts.enter_async_context(Agent(engine, environ=environ))
         streams = await parts.enter_async_context(streaming(engine, chosen))
@@ -55,8 +71,25 @@ async def serving(
         parts.push_async_callback(door.close)
         parts.push_async_callback(_interrupt, agent, streams)
         parts.callback(stop_accepting)
+        engine.recovery.answer_left_with(partial(_answer_left, backend))
+        recovering = asyncio.create_task(_recover(engine))
+        parts.callback(recovering.cancel)
         door.open(Application(ALL, backend))
         yield Running(url, backend)
+
+
+async def _recover(engine: Engine) -> None:
+    try:
+        await engine.recovery.recover()
+    except KedgeError as error:
+        # The engine tries again every few seconds.
+        _log.warning("what killed processes left is not in order yet: %s", error)
+
+
+async def _answer_left(backend: Backend, session: Session) -> None:
+    """Answer prompts that were left, if their session is for clients of this server."""
+    if backend.settings.allows(session.info.directory):
+        await backend.agent.answer_left(session)
 
 
 async def _interrupt(agent: Agent, streams: Streams) -> None:

@@ -153,7 +153,7 @@ class Streams:
     async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
         """What a listener has to hear that was there before this server was started."""
         if monotonic() - self._started < _RECOVERY_IS_NEWS:
-            for session in self._engine.recovered:
+            for session in list(self._engine.recovery.sessions):
                 events = await events_of_recovery(self._engine, session)
                 yield self._joined(events, directory)
 

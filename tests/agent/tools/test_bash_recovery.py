@@ -71,7 +71,7 @@ async def test_killed_in_mid_shell(folder: Path, tmp_path: Path, mode: str) -> N
     assert all(sightings.process(pid) is not None for pid in pids)
     settings = kedge.Settings(snapshots=mode != "bare")
     async with kedge.open(folder, database=str(database), settings=settings) as engine:
-        assert engine.recovered == [session_id]
+        assert engine.recovery.sessions == [session_id]
         assert [sightings.process(pid) for pid in pids] == [None] * len(pids)
         scene = Scene(folder, engine, await engine.sessions.get(session_id))
         (part,) = await scene.tool_parts()
@@ -96,7 +96,7 @@ async def test_killed_before_the_command_began(folder: Path, tmp_path: Path) -> 
         await process.wait()
     await until_gone(pid)
     async with kedge.open(folder, database=str(database)) as engine:
-        assert engine.recovered == [session_id]
+        assert engine.recovery.sessions == [session_id]
         page = await (await engine.sessions.get(session_id)).messages()
         (part,) = [p for m in page.messages for p in m.parts if isinstance(p, ToolPart)]
         assert isinstance(part.state, ToolError)

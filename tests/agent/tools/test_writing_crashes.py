@@ -600,7 +600,7 @@ async def test_a_file_that_another_one_is_writing(
         world.reopened() as (engine, _),
     ):
         assert len(left_over(world.folder)) == 1
-        await engine._recover()
+        await engine.recovery.recover()
         assert len(left_over(world.folder)) == 1
     async with world.reopened():
         assert left_over(world.folder) == []
@@ -614,7 +614,7 @@ async def test_the_session_is_deleted_before_anything_is_put_in_order(tmp_path: 
         await world.dies(JOBS["edit"], "after-exchange")
         await session.delete()
         assert len(left_over(world.folder)) == 1
-        await engine._recover()
+        await engine.recovery.recover()
         assert left_over(world.folder) == []
         assert world.found["a.txt"] == b"one\nzwei\n"
 
@@ -626,10 +626,11 @@ async def test_another_machine_takes_the_session_over(tmp_path: Path) -> None:
         await world.dies(JOBS["edit"], "after-exchange")
         here = engine.timeline.machine
         engine.timeline.machine = "another one"
-        assert await engine.runs.recover() == [world.session]
+        await engine.recovery.recover()
+        assert engine.recovery.sessions == [world.session]
         assert len(left_over(world.folder)) == 1
         engine.timeline.machine = here
-        await engine._recover()
+        await engine.recovery.recover()
         assert left_over(world.folder) == []
 
 

@@ -12,8 +12,9 @@ from kedge.domain.messages import (
     UserMessage,
 )
 from kedge.domain.parts import StepFinishPart, StepStartPart
+from kedge.domain.sessions import NO_TOKENS
 from kedge.engine.engine import Engine
-from kedge.engine.session import NO_TOKENS, Session
+from kedge.engine.session import Session
 from kedge.snapshot.asynchronous import AsyncSnapshots
 from kedge.store.script import Script
 from kedge.store.verbs.changes import (

@@ -103,7 +103,7 @@ async def test_a_folder_that_is_gone_closes_the_plan(
         await session.revert(prompt)
     (place / "a").unlink()
     place.rmdir()
-    await engine.upkeep.recover()
+    await engine.recovery.recover()
     assert await engine.store.read(unfinished_plans) == []
     (plan,) = await engine.store.read(lambda: pending_plans(session.id))
     assert plan.data.receipt.files[0].outcome.value in ("skipped", "deleted")
@@ -120,10 +120,10 @@ async def test_a_plan_of_another_machine_waits_for_it(
     with armed("plan-stored", crash), pytest.raises(Crash):
         await session.revert(prompt)
     monkeypatch.setattr(engine.timeline, "machine", "another")
-    await engine.upkeep.recover()
+    await engine.recovery.recover()
     assert len(await engine.store.read(unfinished_plans)) == 1
     monkeypatch.setattr(recovering, "_PATIENCE", 0)
-    await engine.upkeep.recover()
+    await engine.recovery.recover()
     assert await engine.store.read(unfinished_plans) == []
     assert (folder / "a").exists()
 
@@ -136,8 +136,8 @@ async def test_a_revert_that_runs_is_left_alone(place: Place, folder: Path) -> N
         looks: list[asyncio.Task[None]] = []
 
         def look() -> None:
-            looks.append(asyncio.create_task(other.upkeep.recover()))
-            looks.append(asyncio.create_task(engine.upkeep.recover()))
+            looks.append(asyncio.create_task(other.recovery.recover()))
+            looks.append(asyncio.create_task(engine.recovery.recover()))
 
         with armed("plan-stored", look):
             receipt = await session.revert(prompt)
@@ -161,7 +161,7 @@ async def test_a_deleted_session_is_carried_through_in_silence(place: Place, fol
         with armed("plan-stored", crash), pytest.raises(Crash):
             await session.revert(prompt)
         await session.delete()
-        await engine.upkeep.recover()
+        await engine.recovery.recover()
         assert not (folder / "a").exists()
         assert await engine.store.read(unfinished_plans) == []
         replayed, tables = await both(engine.store)

@@ -92,7 +92,7 @@ async def test_a_revert_that_is_carried_through_is_not_charged_either(
     ):
         with armed("plan-stored", crash), pytest.raises(Crash):
             await one.revert(prompt)
-        await engine.upkeep.recover()
+        await engine.recovery.recover()
         put(folder / "c", "3\n")
     assert names(folder) == ["a", "c"]
     assert await recorded(two) == [("observed", b"c")]

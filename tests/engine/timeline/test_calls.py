@@ -558,7 +558,8 @@ async def test_what_a_dead_process_left_running_is_observed(
         child = await children.enter_async_context(Child(any_place, "touch_files", session.id))
         assert await child.hear() == "touched"
         await child.kill()
-        assert await engine.runs.recover() == [session.id]
+        await engine.recovery.recover()
+        assert engine.recovery.sessions == [session.id]
         assert sorted(await told(session)) == [("observed", b"declared"), ("observed", b"shell")]
         assert await calls(engine) == []
         assert await session.status() == Idle()

@@ -44,7 +44,8 @@ class Scene:
 
     async def recovered(self) -> dict[bytes, str]:
         """Find out what the process did; gives the source of each path."""
-        assert await self.engine.runs.recover() == [self.session.id]
+        await self.engine.recovery.recover()
+        assert self.engine.recovery.sessions == [self.session.id]
         assert await self.session.status() == Idle()
         assert await calls(self.engine) == []
         return {path: source for source, path in await told(self.session) if path}
@@ -127,7 +128,8 @@ async def test_what_ran_on_another_machine_is_not_looked_at(any_place: Place) ->
         await scene.child.kill()
         left_by = scene.engine.timeline.machine
         scene.engine.timeline.machine = "another one"
-        assert await scene.engine.runs.recover() == [scene.session.id]
+        await scene.engine.recovery.recover()
+        assert scene.engine.recovery.sessions == [scene.session.id]
         found = [(each.source, each.path, each.reason) for each in await changes(scene.session)]
         left = await scene.engine.store.scan(partial(calls_of_machine, left_by))
         ran = await scene.engine.store.scan(partial(calls_between, scene.session.id, 0))
@@ -191,10 +193,10 @@ async def test_files_of_heartbeats_go_with_their_engines(place: Place) -> None:
                 assert len(list(beats.iterdir())) == 2
         assert list(beats.iterdir()) == [running]
         await scene.child.kill()
-        await scene.engine._forget_beats()
+        await scene.engine.recovery._forget_beats()
         assert list(beats.iterdir()) == [running]
         await scene.recovered()
-        await scene.engine._forget_beats()
+        await scene.engine.recovery._forget_beats()
         assert list(beats.iterdir()) == []
 
 

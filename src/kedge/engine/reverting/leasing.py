@@ -98,7 +98,9 @@ async def _take(
     names: dict[str, Any] = {"ttl": runs.ttl, "is_alive": runs.alive_in(session_id, stop)}
     try:
         if plan_id is None:
-            return await engine.store.write(partial(begin_revert, session_id, runs.owner, **names))
+            now = engine.clock.now()
+            begin = partial(begin_revert, session_id, runs.owner, engine.ids, now=now, **names)
+            return await engine.store.write(begin)
         return await engine.store.write(partial(resume_plan, plan_id, runs.owner, **names))
     except SessionBusy:
         raise _Taken from None

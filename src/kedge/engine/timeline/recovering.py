@@ -39,7 +39,7 @@ from kedge.snapshot.worktree.filesystems import Mounts, has_own_clock
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.changes import NewChange, add_changes
 from kedge.store.verbs.leases import run_of
-from kedge.store.verbs.timeline import Call, end_call, next_number
+from kedge.store.verbs.timeline import Call, end_call, next_number, open_calls
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -74,7 +74,7 @@ async def closing(
     until = await _last_sign(engine, session_id)
     here = [call for call in calls if call.machine == engine.timeline.machine]
     scripts: list[ScriptMaker[None]] = [
-        partial(_end_elsewhere, call) for call in calls if call not in here
+        partial(_give_up, call, _ELSEWHERE) for call in calls if call not in here
     ]
     notes: dict[str, str] = {}
     async with AsyncExitStack() as stack:
@@ -165,16 +165,23 @@ def _end(call: Call, data: str, changes: Sequence[NewChange]) -> Script[None]:
     yield from add_changes(home_of(call), changes, number=number)
 
 
-def _end_elsewhere(call: Call) -> Script[None]:
-    """The files are another machine's: all that is known is that there was such a call.
+def give_up_calls(session_id: str, reason: str) -> Script[None]:
+    """What a session's calls did cannot be found out: they say why."""
+    for call in (yield from open_calls(session_id)):
+        if call.message_id:
+            yield from _give_up(call, reason)
+
+
+def _give_up(call: Call, reason: str) -> Script[None]:
+    """All that is known is that there was such a call.
 
     It stays in the table as given up, so that its machine can look after what it left.
     """
     number = yield from next_number()
     if call.kind == "declared":
-        changes = told(read_declared(call.data).before, _ELSEWHERE)
+        changes = told(read_declared(call.data).before, reason)
     else:
-        changes = [NewChange(path=b"", before=None, after=None, source="call", reason=_ELSEWHERE)]
+        changes = [NewChange(path=b"", before=None, after=None, source="call", reason=reason)]
     yield from add_changes(home_of(call), changes, number=number)
 
 

@@ -4,6 +4,11 @@
 -- name: clock
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
+-- The transaction survives the end of this process as any other, and that of the server a little later.
+
+-- name: commit_without_sync
+SELECT set_config('synchronous_commit', 'off', true)
+
 -- Advisory locks: the first number is "kedg", the second says what for. 0 is taken by migrations.
 
 -- name: worktree_lock

@@ -136,23 +136,43 @@ SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND parent
 -- name: message_next_answer
 SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND role = 'assistant' ORDER BY pos LIMIT 1
 
--- name: message_last_answers
+-- Answers to older prompts may come after a prompt; they are none of its own.
+
+-- name: message_answers_after
+SELECT a.id, a.role, a.parent_id, a.data, a.pos
+FROM message asked
+JOIN message a ON a.session_id = asked.session_id AND a.pos > asked.pos
+JOIN message p ON p.session_id = a.session_id AND p.id = a.parent_id AND p.pos >= asked.pos
+WHERE asked.session_id = :session_id AND asked.id = :id AND a.role = 'assistant'
+ORDER BY a.pos
+
+-- name: message_newest_answer
 SELECT id, role, parent_id, data, pos FROM message
-WHERE session_id = :session_id AND role = 'assistant'
-  AND pos > (SELECT pos FROM message WHERE session_id = :session_id AND id = :id)
-ORDER BY pos DESC
+WHERE session_id = :session_id AND role = 'assistant' ORDER BY pos DESC LIMIT 1
 
--- name: message_awaiting
-SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND awaiting = 1 ORDER BY pos
+-- What `awaiting` says is listed in `kedge.store.verbs.unanswered.PromptState`.
 
--- name: message_await
-UPDATE message SET awaiting = 1 WHERE session_id = :session_id AND id = :id
+-- name: message_unanswered
+SELECT id, role, parent_id, data, pos, awaiting FROM message
+WHERE session_id = :session_id AND awaiting > 0 ORDER BY pos
 
--- name: message_not_awaiting
-UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND id = :id
+-- name: message_unanswered_sessions
+SELECT DISTINCT m.session_id FROM message m JOIN session s ON s.id = m.session_id
+WHERE m.awaiting > 0 AND s.time_deleted IS NULL ORDER BY m.session_id
 
--- name: message_none_awaiting
-UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND awaiting = 1
+-- name: message_set_awaiting
+UPDATE message SET awaiting = :awaiting WHERE session_id = :session_id AND id = :id
+
+-- name: message_leave
+UPDATE message SET awaiting = CASE WHEN awaiting IN (1, 2) THEN 3 WHEN awaiting IN (4, 6) THEN 5 ELSE awaiting END
+WHERE session_id = :session_id AND awaiting > 0
+
+-- name: message_take
+UPDATE message SET awaiting = CASE WHEN awaiting = 1 THEN 2 WHEN awaiting IN (3, 6) THEN 4 ELSE awaiting END
+WHERE session_id = :session_id AND awaiting > 0
+
+-- name: message_settle_taken
+UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND awaiting > 0 AND awaiting IN (2, 4)
 
 -- name: message_open_list
 SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND open = 1 ORDER BY pos
@@ -189,6 +209,25 @@ WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start',
 -- name: part_last_finish
 SELECT data FROM part WHERE session_id = :session_id AND message_pos < :pos AND type = 'step-finish'
 ORDER BY message_pos DESC, id DESC LIMIT 1
+
+-- name: piece_add
+INSERT INTO piece (session_id, part_id, start, data)
+SELECT :session_id, :part_id, :start, :data FROM lease
+WHERE session_id = :session_id AND generation = :generation AND owner IS NOT NULL
+ON CONFLICT (session_id, part_id, start) DO UPDATE SET data = excluded.data
+
+-- name: piece_copy
+INSERT INTO piece (session_id, part_id, start, data)
+SELECT :fork, :id, start, data FROM piece WHERE session_id = :origin AND part_id = :old_id
+
+-- name: piece_parts
+SELECT DISTINCT part_id FROM piece WHERE session_id = :session_id
+
+-- name: piece_drop
+DELETE FROM piece WHERE session_id = :session_id AND part_id = :part_id
+
+-- name: piece_take
+DELETE FROM piece WHERE session_id = :session_id RETURNING part_id, start, data
 
 -- ---- todos
 
@@ -280,6 +319,9 @@ SELECT id FROM search_doc WHERE session_id = :session_id LIMIT :limit
 
 -- name: purge_part
 DELETE FROM part WHERE session_id = :session_id
+
+-- name: purge_piece
+DELETE FROM piece WHERE session_id = :session_id
 
 -- name: purge_message
 DELETE FROM message WHERE session_id = :session_id

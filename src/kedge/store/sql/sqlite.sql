@@ -3,6 +3,9 @@
 -- name: clock
 SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 
+-- name: commit_without_sync
+SELECT 1
+
 -- name: project_lock
 SELECT 1
 

@@ -6,7 +6,7 @@ from kedge.domain.errors import MessageNotFound
 from kedge.domain.events import Copy, SessionCreated
 from kedge.domain.ids import IdBlock, IdMaker
 from kedge.domain.sessions import SessionInfo
-from kedge.store.script import Script, row, rows, run
+from kedge.store.script import Script, batch, row, rows, run
 from kedge.store.verbs.copies import finish_copy, rename_tail_starts
 from kedge.store.verbs.interrupts import interrupt_open_messages
 from kedge.store.verbs.sessions import (
@@ -46,6 +46,7 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     yield from finish_copy(info, pos)
     copy = Copy(base=block.base, suffix=block.suffix, messages=messages, parts=parts, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=copy))
+    yield from _copy_pieces(origin.info.id, fork.id)
     error = failures.aborted("The session was forked while this was running")
     yield from interrupt_open_messages(info, now, error)
     return info
@@ -58,6 +59,25 @@ def _boundary(origin: LockedSession, message_id: str | None) -> Script[int]:
     if found is None:
         raise MessageNotFound(message_id)
     return int(found[4])
+
+
+def _copy_pieces(origin: str, fork: str) -> Script[None]:
+    """Copy what the origin's running parts said since they were last stored."""
+    growing = {id for (id,) in (yield from rows("piece_parts", session_id=origin))}
+    if not growing:
+        return
+    for _, _, _, _, pos in (yield from rows("message_open_list", session_id=fork)):
+        olds = yield from rows("part_range", session_id=origin, first=pos, last=pos)
+        news = yield from rows("part_range", session_id=fork, first=pos, last=pos)
+        copies = zip((old[1] for old in olds), (new[1] for new in news), strict=True)
+        yield from batch(
+            "piece_copy",
+            [
+                {"origin": origin, "old_id": old, "fork": fork, "id": new}
+                for old, new in copies
+                if old in growing
+            ],
+        )
 
 
 def _rename_tail_starts(origin: str, fork: str, pos: int, block: IdBlock) -> Script[None]:

@@ -1,6 +1,6 @@
 """Interrupts: close what a run left open when it ended without finishing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from kedge.domain.sessions import SessionInfo
 from kedge.store.rows import join_message, part_type, split_message, split_part
 from kedge.store.script import Script, rows, run
 from kedge.store.verbs.parts import decode_part
+from kedge.store.verbs.pieces import joined, take_pieces
 from kedge.store.verbs.sessions import about
 
 TOOL_ABORTED = "Tool execution aborted"
@@ -35,9 +36,10 @@ def interrupt_open_messages(
 ) -> Script[int]:
     """Complete every open message of a locked session with an error, its tool calls as
     interrupted; `notes` say more of some of these, by part."""
+    pieces = yield from take_pieces(info.id)
     found = yield from rows("message_open_list", session_id=info.id)
     for each in found:
-        yield from _interrupt_parts(info, each[0], each[4], now, notes or {})
+        yield from _interrupt_parts(info, each[0], each[4], now, notes or {}, pieces)
         message = wire.decode(join_message(info.id, each), AssistantMessage)
         time = msgspec.structs.replace(message.time, completed=now)
         closed = msgspec.structs.replace(message, time=time, error=message.error or error)
@@ -57,13 +59,20 @@ def interrupt_open_messages(
 
 
 def _interrupt_parts(
-    info: SessionInfo, message_id: str, pos: int, now: int, notes: Mapping[str, str]
+    info: SessionInfo,
+    message_id: str,
+    pos: int,
+    now: int,
+    notes: Mapping[str, str],
+    pieces: Mapping[str, Sequence[tuple[int, str]]],
 ) -> Script[None]:
     found = yield from rows("part_range", session_id=info.id, first=pos, last=pos)
     for _, id, type, data in found:
         part = decode_part(info.id, message_id, (id, type, data))
         if part_ended(part):
             continue
+        if isinstance(part, TextPart | ReasoningPart):
+            part = msgspec.structs.replace(part, text=joined(part.text, pieces.get(id, ())))
         closed = interrupted(part, now, notes.get(id, ""))
         yield from run(
             "part_put",

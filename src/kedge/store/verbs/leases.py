@@ -21,6 +21,7 @@ from kedge.store.verbs.interrupts import interrupt_open_messages
 from kedge.store.verbs.processes import drop_processes
 from kedge.store.verbs.sessions import about, get_session_text, lock_session
 from kedge.store.verbs.timeline import abandon_calls
+from kedge.store.verbs.unanswered import leave_prompts, say_cut_off
 
 LeaseKind: TypeAlias = Literal["turn", "revert"]
 """What a session is taken for."""
@@ -135,7 +136,7 @@ def take_over(
 
     Tells whether there was such a run. From here on the old owner's writes are refused. `closing`
     records how its calls ended; `notes` say what came of them, by part. Prompts that it has not
-    taken up still wait.
+    begun to answer are left.
     """
     info = (yield from lock_session(session_id)).info
     held = yield from row("lease_lock", session_id=session_id)
@@ -145,7 +146,12 @@ def take_over(
         yield from acquire_lease(info, owner, ttl=0, is_alive=is_alive)
     except SessionBusy:
         return False
-    yield from interrupt_open_messages(info, now, error, notes or {})
+    if (
+        not (yield from interrupt_open_messages(info, now, error, notes or {}))
+        and held[4] == "turn"
+    ):
+        yield from say_cut_off(info, error)
+    yield from leave_prompts(session_id)
     if closing is not None:
         yield from closing()
     yield from free_lease(info)

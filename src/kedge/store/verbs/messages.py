@@ -58,7 +58,7 @@ class MessagePage:
 
 
 def put_message(
-    message: Message, *, fence: Fence | None = None, awaiting: bool = False
+    message: Message, *, fence: Fence | None = None, awaiting: int = 0
 ) -> Script[Message]:
     """Store a message, new or changed. The time it was created is the store's to give and never
     changes."""
@@ -67,7 +67,7 @@ def put_message(
 
 
 def put_message_of(
-    locked: LockedSession, message: Message, *, awaiting: bool = False
+    locked: LockedSession, message: Message, *, awaiting: int = 0
 ) -> Script[Message]:
     """Store a message of a session that the transaction has locked."""
     old = yield from row("message_get", session_id=message.sessionID, id=message.id)
@@ -88,7 +88,7 @@ def change_message(info: SessionInfo, message: Message) -> Script[None]:
     yield about(info, MessageUpdated(sessionID=info.id, info=stored), f"message:{stored.id}")
 
 
-def _insert(locked: LockedSession, message: Message, awaiting: bool) -> Script[Message]:
+def _insert(locked: LockedSession, message: Message, awaiting: int) -> Script[Message]:
     created = max(int(message.time.created), locked.last_created + 1)
     stored = _created_at(message, created)
     role, parent, data = split_message(stored)
@@ -99,7 +99,7 @@ def _insert(locked: LockedSession, message: Message, awaiting: bool) -> Script[M
         id=stored.id,
         role=role,
         parent_id=parent,
-        awaiting=int(awaiting),
+        awaiting=awaiting,
         open=int(_is_open(stored)),
         data=check_size(data, "the message", MAX_VALUE_BYTES),
     )
@@ -129,15 +129,20 @@ def _update(message: Message, old: Row) -> Script[Message]:
 
 def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
     """The newest answer to a prompt. If that is no whole answer, because another prompt came in
-    between and was answered with it, the newest that there is."""
-    found = yield from rows("message_last_answers", session_id=session_id, id=id)
-    if not found:
-        return None
-    newest = found[0]
-    own = next((each for each in found if each[2] == id), newest)
-    message = wire.decode(join_message(session_id, own), AssistantMessage)
-    is_whole = message.finish != "tool-calls" or message.error is not None
-    return (yield from get_message(session_id, own[0] if is_whole else newest[0]))
+    between and was answered with it, the newest to that one."""
+    found = yield from rows("message_answers_after", session_id=session_id, id=id)
+    own = [place for place, each in enumerate(found) if each[2] == id]
+    last = None
+    for each in found[own[-1] if own else 0 :]:
+        if last is not None and each[2] != last[2] and _is_whole(session_id, last):
+            break
+        last = each
+    return None if last is None else (yield from get_message(session_id, last[0]))
+
+
+def _is_whole(session_id: str, answer: Row) -> bool:
+    message = wire.decode(join_message(session_id, answer), AssistantMessage)
+    return message.finish != "tool-calls" or message.error is not None
 
 
 def get_message(session_id: str, id: str) -> Script[MessageText]:

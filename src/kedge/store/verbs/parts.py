@@ -5,10 +5,11 @@ from typing import NamedTuple
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, MessageNotFound, PartNotFound, SessionNotFound
 from kedge.domain.events import PartRemoved, PartUpdated
-from kedge.domain.parts import Part, StepFinishPart
+from kedge.domain.parts import Part, ReasoningPart, StepFinishPart, TextPart
 from kedge.store.rows import MAX_VALUE_BYTES, check_size, join_part, part_type, quoted, strip_part
 from kedge.store.script import Emit, Row, Script, row, run
 from kedge.store.verbs.fences import Fence, pass_fence
+from kedge.store.verbs.pieces import drop_pieces
 from kedge.store.verbs.sessions import about, get_session_text, lock_live_session
 from kedge.store.verbs.totals import Totals, add_totals, sum_finishes, totals_of
 
@@ -61,6 +62,8 @@ def _put_at(
     )
     if not stored:
         raise InvalidInput(f"part {part.id} cannot change its type", field="type")
+    if isinstance(part, TextPart | ReasoningPart):
+        yield from drop_pieces(part.sessionID, part.id)
     yield Emit(
         PartUpdated.type,
         # Joined, not encoded again: `PartUpdated` in the form that `wire.encode` gives it.
@@ -99,6 +102,7 @@ def remove_part(
         found = yield from row("part_get", session_id=session_id, message_pos=pos, id=id)
         totals = yield from _finish_totals(session_id, pos, id)
         yield from run("part_delete", session_id=session_id, message_pos=pos, id=id)
+        yield from drop_pieces(session_id, id)
     event = PartRemoved(sessionID=session_id, messageID=message_id, partID=id)
     yield about(locked.info, event, f"part:{message_id} {id}")
     yield from add_totals(locked.info, totals.negative())

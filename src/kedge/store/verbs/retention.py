@@ -18,6 +18,7 @@ _ROUND = "compaction"
 _SETTLED_AT_ONCE = 50
 _PURGED = (
     "purge_part",
+    "purge_piece",
     "purge_message",
     "purge_todo",
     "purge_share",

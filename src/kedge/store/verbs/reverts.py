@@ -9,6 +9,8 @@ import msgspec
 
 from kedge.domain.errors import SessionBusy
 from kedge.domain.events import SessionDeleted, SessionDiff
+from kedge.domain.failures import not_run
+from kedge.domain.ids import IdMaker
 from kedge.domain.receipts import LEFT, Receipt
 from kedge.domain.sessions import RevertState, SessionInfo
 from kedge.domain.status import Busy
@@ -62,12 +64,18 @@ class Finish:
     """What the plan did, as the timeline keeps it."""
 
 
-def begin_revert(session_id: str, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[Fence]:
-    """Take the session, so that nothing else runs in it meanwhile."""
+def begin_revert(
+    session_id: str, owner: str, ids: IdMaker, *, ttl: int, is_alive: IsAlive, now: int
+) -> Script[Fence]:
+    """Take the session, so that nothing else runs in it meanwhile.
+
+    Prompts that no run took up are not to be answered any more: what is undone may hide them.
+    """
     info = (yield from lock_live_session(session_id)).info
     if (yield from is_unfinished(session_id)):
         raise SessionBusy(session_id)
     fence = yield from acquire_lease(info, owner, ttl=ttl, is_alive=is_alive, kind="revert")
+    yield from drop_prompts(info, not_run("the session was taken back"), ids, now)
     yield status_event(info, Busy())
     return fence
 
@@ -98,12 +106,8 @@ def end_revert(fence: Fence) -> Script[SessionInfo]:
 def store_plan(
     plan: NewPlan, steps: Sequence[PlanStep], call: NewCall, *, fence: Fence
 ) -> Script[StoredPlan]:
-    """Write a plan down; from here on it will be carried through, whatever happens.
-
-    Prompts that no run took up are not to be answered any more: what is undone now may hide them.
-    """
+    """Write a plan down; from here on it will be carried through, whatever happens."""
     yield from lock_live_session(plan.session_id, fence)
-    yield from drop_prompts(plan.session_id)
     number = yield from next_number()
     yield from add_plan(plan, steps, number=number)
     yield from begin_call(call, number)

@@ -1,11 +1,13 @@
 """Turns: what a run stores when it begins, steps, fails and ends, in the order clients know."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from kedge.domain.events import SessionErrored
-from kedge.domain.failures import Failure, aborted
+from kedge.domain.failures import Failure, aborted, not_run
+from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, Message, UserMessage
 from kedge.domain.parts import Part, PatchPart, StepFinishPart, StepStartPart
 from kedge.domain.sessions import SessionInfo, SessionSummary
@@ -17,8 +19,26 @@ from kedge.store.verbs.interrupts import interrupt_open_messages
 from kedge.store.verbs.leases import IsAlive, acquire_lease, release_lease, status_event
 from kedge.store.verbs.messages import put_message_of
 from kedge.store.verbs.parts import put_part
-from kedge.store.verbs.prompts import drop_prompts, put_prompt, take_prompts, waiting_prompts
+from kedge.store.verbs.prompts import (
+    ABORTED,
+    drop_prompts,
+    put_prompt,
+    take_prompts,
+    waiting_prompts,
+)
 from kedge.store.verbs.sessions import about, lock_live_session, lock_session, save_session
+from kedge.store.verbs.unanswered import (
+    PromptState,
+    say_cut_off,
+    settle_taken,
+    tell_unanswered,
+    unanswered,
+)
+
+Unanswered: TypeAlias = Callable[[str], Script[None]]
+"""What becomes of the prompts of a session that its run has not answered."""
+
+_OVERTAKEN = "its process ended before it began, and something else was asked since"
 
 
 def begin_turn(
@@ -30,13 +50,22 @@ def begin_turn(
     ttl: int,
     is_alive: IsAlive,
     now: int,
+    ids: IdMaker,
+    state: PromptState = PromptState.TAKEN_LAST,
 ) -> Script[Fence]:
     """Take the session and store the prompt; `change` is what the prompt does to the session
-    object."""
+    object, `state` says whether it may be run again if the process ends before it began.
+
+    What earlier runs left is not run any more: whoever asked has gone on.
+    """
     locked = yield from lock_live_session(message.sessionID)
     fence = yield from _take(locked.info, owner, ttl=ttl, is_alive=is_alive, now=now)
     yield from make_final(locked, now=now)
-    yield from put_prompt(locked, message, parts, change, now=now)
+    left = yield from unanswered(locked.info.id, PromptState.LEFT, PromptState.SPENT)
+    if left:
+        yield from tell_unanswered(locked.info, left, not_run(_OVERTAKEN), ids, now)
+        locked = yield from lock_live_session(message.sessionID)
+    yield from put_prompt(locked, message, parts, change, now=now, state=state)
     yield status_event(locked.info, Busy())
     return fence
 
@@ -76,6 +105,7 @@ def begin_step(
     """Store the message that answers, and where its first step starts."""
     locked = yield from lock_live_session(message.sessionID, fence)
     stored = yield from put_message_of(locked, message)
+    yield from settle_taken(message.sessionID)
     yield status_event(locked.info, Busy())
     yield from put_part(start, now=now)
     assert isinstance(stored, AssistantMessage)
@@ -117,7 +147,8 @@ def fail_step(
     info = (yield from lock_live_session(session_id, fence)).info
     if tell:
         yield session_error(info, error)
-    yield from interrupt_open_messages(info, now, error)
+    if not (yield from interrupt_open_messages(info, now, error)):
+        yield from say_cut_off(info, error)
 
 
 def summarise_turn(message: UserMessage, *, fence: Fence) -> Script[None]:
@@ -126,19 +157,35 @@ def summarise_turn(message: UserMessage, *, fence: Fence) -> Script[None]:
 
 
 def finish_turn(
-    message: UserMessage | None, *, fence: Fence, drops_prompts: bool = False
+    message: UserMessage | None, *, fence: Fence, settle: Unanswered = settle_taken
 ) -> Script[SessionInfo]:
     """Give the lease back; `message` is the prompt with what the turn changed, if it did.
 
-    Prompts that wait are left to the next run, or to nobody.
+    `settle` says what becomes of prompts without an answer; those that wait are left to the
+    next run.
     """
     locked = yield from lock_session(fence.session_id)
     yield from pass_fence(fence)
     if message is not None and locked.time_deleted is None:
         yield from put_message_of(locked, message)
-    if drops_prompts:
-        yield from drop_prompts(fence.session_id)
+    yield from settle(fence.session_id)
     return (yield from release_lease(fence))
+
+
+def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
+    """Somebody stopped the run: no prompt of the session is answered any more."""
+    locked = yield from lock_session(session_id)
+    if locked.time_deleted is None:
+        yield from fail_taken(session_id, aborted("Aborted"), ids=ids, now=now)
+        yield from drop_prompts(locked.info, ABORTED, ids, now)
+
+
+def fail_taken(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:
+    """The run failed before it began to answer: what it has taken up is told why."""
+    locked = yield from lock_session(session_id)
+    if locked.time_deleted is None:
+        taken = yield from unanswered(session_id, PromptState.TAKEN, PromptState.TAKEN_LAST)
+        yield from tell_unanswered(locked.info, taken, error, ids, now)
 
 
 def finish_unless_asked(message: UserMessage | None, *, fence: Fence) -> Script[SessionInfo | None]:

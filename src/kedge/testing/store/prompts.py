@@ -2,31 +2,52 @@
 
 from functools import partial
 
+import msgspec
+
 from kedge.domain.errors import InvalidInput, LeaseLost
-from kedge.domain.failures import aborted
-from kedge.domain.messages import UserMessage
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.failures import aborted, is_not_run
+from kedge.domain.messages import AssistantMessage, UserMessage
+from kedge.domain.parts import StepFinishPart, StepStartPart
+from kedge.domain.sessions import NO_TOKENS, SessionInfo
 from kedge.domain.status import Busy, Idle
 from kedge.store.script import ScriptMaker
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.leases import lease_of, take_over
 from kedge.store.verbs.prompts import (
+    ABORTED,
+    account_for,
     add_prompt,
     ask_again,
     queue_prompt,
     say_idle,
+    sessions_with_unanswered,
     take_prompts,
     waiting_prompts,
     withdraw_prompt,
 )
-from kedge.store.verbs.turns import begin_turn, finish_turn, finish_unless_asked, resume_turn
+from kedge.store.verbs.sessions import delete_session
+from kedge.store.verbs.turns import (
+    begin_step,
+    begin_turn,
+    drop_unanswered,
+    finish_step,
+    finish_turn,
+    finish_unless_asked,
+    resume_turn,
+)
+from kedge.store.verbs.unanswered import PromptState
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, opened, refused
 from kedge.testing.store.undoing import conversation, revert, take
 
 
-async def _queue(scene: Scene, info: SessionInfo, alive: bool = True) -> UserMessage | None:
+async def _queue(
+    scene: Scene,
+    info: SessionInfo,
+    alive: bool = True,
+    state: PromptState = PromptState.WAITING,
+) -> UserMessage | None:
     message = scene.user(info)
     parts = [scene.text(message)]
     return await scene.write(
@@ -36,6 +57,7 @@ async def _queue(scene: Scene, info: SessionInfo, alive: bool = True) -> UserMes
         lambda info: info,
         is_alive=lambda owner, late: alive,
         now=START,
+        state=state,
     )
 
 
@@ -87,8 +109,9 @@ async def a_prompt_may_be_withdrawn(database: Database) -> None:
         await scene.acquire(info)
         one, two = await _queue(scene, info), await _queue(scene, info)
         assert one is not None
-        await scene.write(withdraw_prompt, info.id, one.id)
+        await scene.write(withdraw_prompt, info.id, one.id, scene.ids, now=START)
         assert await scene.read(waiting_prompts, info.id) == [two]
+        assert await _told(scene, info) == {one.id: True}
 
 
 async def a_revert_drops_what_waits(database: Database) -> None:
@@ -144,42 +167,175 @@ async def an_abort_drops_what_waits(database: Database) -> None:
         info = await scene.add_session()
         fence = await scene.acquire(info)
         await _queue(scene, info)
-        await scene.write(finish_turn, None, fence=fence, drops_prompts=True)
+        drop = partial(drop_unanswered, ids=scene.ids, now=START)
+        await scene.write(finish_turn, None, fence=fence, settle=drop)
         assert await scene.read(waiting_prompts, info.id) == []
-        assert len(await scene.messages(info)) == 1
+        prompt, answer = [message for message, _ in await scene.messages(info)]
+        assert isinstance(answer, AssistantMessage)
+        assert answer.parentID == prompt.id
+        assert answer.error == ABORTED
+
+
+async def _begin(scene: Scene, info: SessionInfo, state: PromptState = PromptState.TAKEN) -> Fence:
+    message = scene.user(info)
+    return await scene.write(
+        begin_turn,
+        message,
+        [scene.text(message)],
+        lambda info: info,
+        owner="owner",
+        ttl=60_000,
+        is_alive=lambda *_: False,
+        now=START,
+        ids=scene.ids,
+        state=state,
+    )
+
+
+async def _die(scene: Scene, info: SessionInfo) -> None:
+    """The process of the run is gone, and another one has found out."""
+    ended = await scene.bulk(
+        take_over, info.id, "heir", is_alive=lambda *_: False, now=START, error=aborted("gone")
+    )
+    assert ended
+
+
+def _account(scene: Scene, info: SessionInfo, oldest: int = 0) -> ScriptMaker[bool]:
+    return partial(
+        account_for, info.id, scene.ids, oldest=oldest, is_alive=lambda *_: False, now=START
+    )
+
+
+async def _told(scene: Scene, info: SessionInfo) -> dict[str, bool]:
+    """Which prompts have an answer, and whether that says that they were not run."""
+    answers = [each for each, _ in await scene.messages(info) if isinstance(each, AssistantMessage)]
+    return {each.parentID: each.error is not None and is_not_run(each.error) for each in answers}
 
 
 async def a_prompt_outlives_the_run(database: Database) -> None:
-    """When its process died, whoever waits for the answer can still resume, or a new run takes it
-    up with its own; a run that does not answer it leaves it."""
+    """When its process died, whoever waits for the answer can still resume; a new run that was
+    asked something else does not, and the prompt says so, in front of the new one."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await scene.acquire(info)
         left = await _queue(scene, info)
-        ended = await scene.bulk(
-            take_over,
-            info.id,
-            "heir",
-            is_alive=lambda *_: False,
-            now=START,
-            error=aborted("gone"),
-        )
-        assert ended
+        assert left is not None
+        await _die(scene, info)
         assert await scene.read(waiting_prompts, info.id) == [left]
-        message = scene.user(info)
-        fence = await scene.write(
-            begin_turn,
-            message,
-            [scene.text(message)],
-            lambda info: info,
-            owner="next",
-            ttl=60_000,
-            is_alive=lambda *_: False,
-            now=START,
-        )
-        assert await scene.read(waiting_prompts, info.id) == [left]
-        assert await scene.write(take_prompts, info.id, fence) == [left]
+        await _begin(scene, info)
         assert await scene.read(waiting_prompts, info.id) == []
+        assert await _told(scene, info) == {left.id: True}
+        roles = [type(message) for message, _ in await scene.messages(info)]
+        assert roles == [UserMessage, AssistantMessage, UserMessage]
+        replayed, tables = await both(scene.store)
+        assert replayed == tables
+
+
+async def a_prompt_is_run_once_more(database: Database) -> None:
+    """One whose run died before it began is left for another run; if that dies too, it is not."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        await _begin(scene, info)
+        await _die(scene, info)
+        assert await scene.store.write(_account(scene, info))
+        assert await scene.read(sessions_with_unanswered) == [info.id]
+        resumed = await scene.store.write(_resume(info))
+        assert resumed is not None
+        (prompt,) = resumed[1]
+        await _die(scene, info)
+        assert not await scene.store.write(_account(scene, info))
+        assert await _told(scene, info) == {prompt.id: True}
+        assert await scene.read(sessions_with_unanswered) == []
+
+
+async def a_prompt_that_was_begun_is_not_run_again(database: Database) -> None:
+    """Its commands may have had effects."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await _begin(scene, info)
+        ((prompt, _),) = await scene.messages(info)
+        answer = scene.assistant(info, prompt.id)
+        start = StepStartPart(id=scene.ids.part(), sessionID=info.id, messageID=answer.id)
+        await scene.write(begin_step, answer, start, fence=fence, now=START)
+        await _die(scene, info)
+        assert await scene.read(sessions_with_unanswered) == []
+        assert not await scene.store.write(_account(scene, info))
+        assert await _told(scene, info) == {prompt.id: False}
+
+
+async def an_old_prompt_is_not_run(database: Database) -> None:
+    """It says so, whether it waited or its run had just taken it up; one of a deleted session says
+    nothing."""
+    async with opened(database) as scene:
+        info, deleted = await scene.add_session(), await scene.add_session()
+        for each in (info, deleted):
+            await _begin(scene, each)
+            await _queue(scene, each)
+            await _die(scene, each)
+        await scene.write(delete_session, deleted.id, START)
+        assert await scene.read(sessions_with_unanswered) == [info.id]
+        assert not await scene.store.write(_account(scene, info, oldest=2 * START))
+        assert list((await _told(scene, info)).values()) == [True, True]
+        assert not await scene.store.write(_account(scene, deleted, oldest=2 * START))
+
+
+async def a_prompt_of_a_living_run_is_left_alone(database: Database) -> None:
+    """Nobody accounts for what somebody is about to answer."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await _begin(scene, info)
+        lives = partial(
+            account_for,
+            info.id,
+            scene.ids,
+            oldest=2 * START,
+            is_alive=lambda *_: True,
+            now=START,
+        )
+        assert not await scene.store.write(lives)
+        await scene.write(finish_turn, None, fence=fence)
+        assert await _told(scene, info) == {}
+        assert await scene.read(sessions_with_unanswered) == []
+
+
+async def whoever_asks_alone_is_not_run_again(database: Database) -> None:
+    """A turn that only its own program can answer is told to be not run."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        await _begin(scene, info, PromptState.TAKEN_LAST)
+        await _queue(scene, info, state=PromptState.WAITING_LAST)
+        await _die(scene, info)
+        assert await scene.read(waiting_prompts, info.id) == []
+        assert not await scene.store.write(_account(scene, info))
+        assert list((await _told(scene, info)).values()) == [True, True]
+
+
+async def a_run_that_is_cut_between_steps_says_so(database: Database) -> None:
+    """Its last answer gets the error, if that asked for more; one that was whole does not."""
+    async with opened(database) as scene:
+        for finish, says_so in (("tool-calls", True), ("stop", False)):
+            info = await scene.add_session()
+            fence = await _begin(scene, info)
+            ((prompt, _),) = await scene.messages(info)
+            answer = scene.assistant(info, prompt.id)
+            start = StepStartPart(id=scene.ids.part(), sessionID=info.id, messageID=answer.id)
+            stored = await scene.write(begin_step, answer, start, fence=fence, now=START)
+            end = StepFinishPart(
+                id=scene.ids.part(),
+                sessionID=info.id,
+                messageID=answer.id,
+                reason=finish,
+                cost=0,
+                tokens=NO_TOKENS,
+            )
+            whole = msgspec.structs.replace(stored, finish=finish)
+            await scene.write(finish_step, whole, end, fence=fence, now=START)
+            await _die(scene, info)
+            message = (await scene.messages(info))[-1][0]
+            assert isinstance(message, AssistantMessage)
+            assert (message.error is not None) is says_so
+        replayed, tables = await both(scene.store)
+        assert replayed == tables
 
 
 async def a_prompt_needs_no_answer(database: Database) -> None:
@@ -209,8 +365,7 @@ async def a_prompt_is_asked_again(database: Database) -> None:
         assert await scene.store.write(again)
         waiting = await scene.read(waiting_prompts, info.id)
         assert [each.id for each in waiting] == [message.id]
-        await scene.write(withdraw_prompt, info.id, message.id)
-        await scene.add_assistant(info, message.id)
+        await scene.write(withdraw_prompt, info.id, message.id, scene.ids, now=START)
         assert not await scene.store.write(again)
         assert await scene.read(waiting_prompts, info.id) == []
 
@@ -222,13 +377,14 @@ async def an_idle_session_says_so(database: Database) -> None:
         info = await scene.add_session()
         fence = await scene.acquire(info)
         await _queue(scene, info)
-        say = partial(say_idle, info.id, is_alive=lambda *_: True)
+        say = partial(say_idle, info.id, scene.ids, is_alive=lambda *_: True, now=START)
         assert not await scene.store.write(say)
         await scene.write(finish_turn, None, fence=fence)
         head = (await scene.events())[-1].seq
         assert await scene.store.write(say)
         told = await scene.events(head)
-        assert [event.type for event in told] == ["session.status", "session.idle"]
+        types = [event.type for event in told]
+        assert types == ["message.updated", "session.status", "session.idle"]
         assert await scene.read(waiting_prompts, info.id) == []
         replayed, tables = await both(scene.store)
         assert replayed == tables

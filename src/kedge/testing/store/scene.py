@@ -18,7 +18,14 @@ from kedge.domain.messages import (
 )
 from kedge.domain.messages import Message as AnyMessage
 from kedge.domain.parts import Part, PartTime, StepFinishPart, TextPart
-from kedge.domain.sessions import CacheCount, ForkOrigin, SessionInfo, SessionTime, TokenCount
+from kedge.domain.sessions import (
+    NO_TOKENS,
+    CacheCount,
+    ForkOrigin,
+    SessionInfo,
+    SessionTime,
+    TokenCount,
+)
 from kedge.domain.status import Busy
 from kedge.domain.values import Value
 from kedge.store.port import Store, StoredEvent
@@ -39,7 +46,6 @@ V = TypeVar("V", bound=Value)
 
 START = 1_700_000_000_000
 WORKTREE = "/srv/work"
-NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, write=0))
 
 
 class Scene:

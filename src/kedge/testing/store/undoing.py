@@ -19,12 +19,11 @@ from kedge.store.verbs.changes import (
     changes_between,
 )
 from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import release_lease
 from kedge.store.verbs.plans import NewPlan, PlanData, PlanKind, PlanStep, StepOutcome, StoredPlan
 from kedge.store.verbs.reverts import Finish, begin_revert, finish_plan, store_plan
 from kedge.store.verbs.sessions import get_session, lock_session
 from kedge.store.verbs.timeline import NewCall, next_number
-from kedge.store.verbs.turns import begin_turn
+from kedge.store.verbs.turns import begin_turn, finish_turn
 from kedge.testing.store.scene import START, WORKTREE, Scene
 
 STEP = PlanStep(n=0, path=b"a", expect=("1" * 40, 0o100644), want=None)
@@ -73,7 +72,13 @@ async def changes_of(scene: Scene, info: SessionInfo, first: int = 0) -> list[St
 async def take(scene: Scene, info: SessionInfo, owner: str = "owner") -> Fence:
     """The lease of a session, for a revert; whoever has it is alive."""
     return await scene.write(
-        begin_revert, info.id, owner, ttl=60_000, is_alive=lambda owner, late: True
+        begin_revert,
+        info.id,
+        owner,
+        scene.ids,
+        ttl=60_000,
+        is_alive=lambda owner, late: True,
+        now=scene.clock.now(),
     )
 
 
@@ -168,8 +173,9 @@ async def prompt(scene: Scene, info: SessionInfo, owner: str = "owner") -> AnyMe
         ttl=60_000,
         is_alive=lambda owner, late: False,
         now=scene.clock.now(),
+        ids=scene.ids,
     )
-    await scene.write(release_lease, fence)
+    await scene.write(finish_turn, None, fence=fence)
     return message
 
 

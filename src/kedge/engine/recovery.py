@@ -1,0 +1,127 @@
+"""What processes left that are gone: each session is put in order by itself, beside the others, so
+that one that cannot be keeps nobody waiting."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from kedge.domain.errors import EngineClosed, SessionNotFound
+from kedge.engine.heartbeats import forget_beats, silent_engines
+from kedge.engine.owners import machine
+from kedge.store.verbs.plans import is_unfinished, unfinished_plans
+from kedge.store.verbs.prompts import account_for, sessions_with_unanswered
+from kedge.store.verbs.timeline import leftovers
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 16
+_FILES = "files"
+"""What stands for what was left beside files, which belongs to no session."""
+
+AnswerLeft: TypeAlias = "Callable[[Session], Awaitable[None]]"
+"""Answers the prompts that were left in a session."""
+
+
+class Recovery:
+    """Puts in order what processes left that are gone."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._few = asyncio.Semaphore(_AT_ONCE)
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._answer_left: AnswerLeft | None = None
+        self._complaints: dict[str, str] = {}
+        self.sessions: list[str] = []
+        """Those whose run was cut off by the end of its process, and that are in order again."""
+
+    def answer_left_with(self, answer: AnswerLeft) -> None:
+        """Have prompts answered that no run has begun; whoever does not say so answers none."""
+        self._answer_left = answer
+
+    async def recover(self) -> None:
+        """Put everything in order that can be; what cannot is tried again the next time."""
+        await self.look()
+        while self._at_work:
+            await asyncio.wait(self._at_work.values())
+        await self._forget_beats()
+
+    async def look(self) -> None:
+        """Begin to put in order what there is, beside whatever else is done."""
+        store = self._engine.store
+        found = dict.fromkeys(await self._engine.runs.dead_runs())
+        found |= dict.fromkeys(plan.session_id for plan in await store.read(unfinished_plans))
+        found |= dict.fromkeys(await store.read(sessions_with_unanswered))
+        for id in found:
+            self._begin(id, partial(self._session, id))
+        if await store.read(partial(leftovers, machine())):
+            self._begin(_FILES, self._leftovers)
+
+    async def close(self) -> None:
+        """Stop; what was begun is found again by whoever comes next."""
+        for task in self._at_work.values():
+            task.cancel()
+        await asyncio.gather(*self._at_work.values(), return_exceptions=True)
+
+    def _begin(self, name: str, put_in_order: Callable[[], Awaitable[None]]) -> None:
+        if name not in self._at_work:
+            task = asyncio.create_task(self._one(name, put_in_order))
+            self._at_work[name] = task
+            task.add_done_callback(lambda _: self._at_work.pop(name))
+
+    async def _one(self, name: str, put_in_order: Callable[[], Awaitable[None]]) -> None:
+        async with self._few:
+            try:
+                await put_in_order()
+            except (EngineClosed, SessionNotFound):
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, others are not to suffer
+                self._complain(name, str(error))
+            else:
+                self._complaints.pop(name, None)
+
+    async def _session(self, session_id: str) -> None:
+        engine = self._engine
+        if await engine.runs.end_dead_run(session_id):
+            self.sessions.append(session_id)
+        if await engine.store.read(partial(is_unfinished, session_id)):
+            await engine.reverts.recover_session(session_id)
+        await self._account_for(session_id)
+
+    async def _account_for(self, session_id: str) -> None:
+        """Tell what became of prompts that no run has begun, or have them answered."""
+        engine = self._engine
+        now = engine.clock.now()
+        settle = partial(
+            account_for,
+            session_id,
+            engine.ids,
+            oldest=now - round(engine.settings.prompt_age * 1000),
+            is_alive=engine.runs.alive_in(session_id),
+            now=now,
+        )
+        if await engine.store.write(settle) and self._answer_left is not None:
+            await self._answer_left(await engine.sessions.get(session_id))
+
+    async def _leftovers(self) -> None:
+        from kedge.engine.timeline.leftovers import look_after_leftovers
+
+        await look_after_leftovers(self._engine)
+
+    def _complain(self, name: str, trouble: str) -> None:
+        """Say what could not be put in order: once, not each time."""
+        if self._complaints.get(name) != trouble:
+            self._complaints[name] = trouble
+            _log.warning("%s cannot be put in order yet: %s", name, trouble, exc_info=True)
+
+    async def _forget_beats(self) -> None:
+        """Remove the heartbeats of engines that are gone, unless they are still needed."""
+        engine = self._engine
+        silent = set(await asyncio.to_thread(silent_engines, engine.data))
+        if silent:
+            unneeded = silent - await engine.runs.engines_at_work()
+            await asyncio.to_thread(forget_beats, engine.data, unneeded)

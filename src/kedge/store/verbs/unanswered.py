@@ -1,0 +1,111 @@
+"""Prompts without an answer: which run has them, and how it is told that there will be none.
+
+A run that ends well has answered its prompts. Whatever else ends it, each prompt is either answered
+after the next start, once, or says in an answer of its own why it is not.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.failures import Failure
+from kedge.domain.ids import IdMaker
+from kedge.domain.messages import AssistantMessage, MessagePath, MessageTime, UserMessage
+from kedge.domain.sessions import NO_TOKENS, SessionInfo
+from kedge.store.rows import join_message
+from kedge.store.script import Script, row, rows, run
+from kedge.store.verbs.messages import change_message, put_message_of
+from kedge.store.verbs.sessions import lock_session
+
+
+class PromptState(IntEnum):
+    """What becomes of a prompt, until it is answered."""
+
+    SETTLED = 0
+    """It is answered, or nobody is to answer it."""
+    WAITING = 1
+    """The run that there is will take it up."""
+    TAKEN = 2
+    """A run has it, and has said nothing yet. If the run dies, the prompt is left."""
+    LEFT = 3
+    """Its run died before it began to answer. It may be run once more."""
+    TAKEN_LAST = 4
+    """As `TAKEN`, for the last time: if the run dies, the prompt is spent."""
+    SPENT = 5
+    """It is not to be run; that has yet to be told."""
+    WAITING_LAST = 6
+    """As `WAITING`, for a program that answers by itself: if its run dies, the prompt is spent."""
+
+
+def unanswered(session_id: str, *states: PromptState) -> Script[list[UserMessage]]:
+    """The prompts of a session that are in one of these states, oldest first."""
+    found = yield from rows("message_unanswered", session_id=session_id)
+    return [
+        wire.decode(join_message(session_id, each[:5]), UserMessage)
+        for each in found
+        if each[5] in states
+    ]
+
+
+def set_state(session_id: str, prompts: Iterable[UserMessage], state: PromptState) -> Script[None]:
+    """Say what becomes of prompts."""
+    for prompt in prompts:
+        yield from run(
+            "message_set_awaiting", session_id=session_id, id=prompt.id, awaiting=int(state)
+        )
+
+
+def leave_prompts(session_id: str) -> Script[None]:
+    """A run ended, and did not choose to: what it has not begun to answer is left, or spent."""
+    yield from run("message_leave", session_id=session_id)
+
+
+def settle_taken(session_id: str) -> Script[None]:
+    """The run answers what it has taken up."""
+    yield from run("message_settle_taken", session_id=session_id)
+
+
+def tell_unanswered(
+    info: SessionInfo, prompts: Sequence[UserMessage], error: Failure, ids: IdMaker, now: int
+) -> Script[None]:
+    """Say in an answer to each of these prompts of a locked session why there is no other."""
+    for prompt in prompts:
+        locked = yield from lock_session(info.id)
+        yield from put_message_of(locked, _answer(info, prompt, error, ids, now))
+    yield from set_state(info.id, prompts, PromptState.SETTLED)
+
+
+def _answer(
+    info: SessionInfo, prompt: UserMessage, error: Failure, ids: IdMaker, now: int
+) -> AssistantMessage:
+    model = prompt.model
+    return AssistantMessage(
+        id=ids.message(),
+        sessionID=info.id,
+        parentID=prompt.id,
+        mode=prompt.agent,
+        agent=prompt.agent,
+        modelID=model.modelID,
+        providerID=model.providerID,
+        variant=model.variant,
+        path=MessagePath(cwd=info.directory, root=info.worktree),
+        cost=0,
+        tokens=NO_TOKENS,
+        time=MessageTime(created=now, completed=now),
+        error=error,
+    )
+
+
+def say_cut_off(info: SessionInfo, error: Failure) -> Script[None]:
+    """If the run of a locked session ended between two steps, its last answer says so."""
+    if (yield from unanswered(info.id, PromptState.TAKEN_LAST)):
+        # It has not begun: what was said before was another's, who may end a turn as it likes.
+        return
+    found = yield from row("message_newest_answer", session_id=info.id)
+    if found is None:
+        return
+    message = wire.decode(join_message(info.id, found), AssistantMessage)
+    if message.error is None and message.finish in (None, "tool-calls"):
+        yield from change_message(info, msgspec.structs.replace(message, error=error))

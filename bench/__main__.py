@@ -19,6 +19,7 @@ from bench.reverts import reverts, reverts_compared
 from bench.scratch import Scratch, facts
 from bench.search import search
 from bench.server import server
+from bench.server_cuts import cut_starts_compared
 from bench.session_diffs import session_diffs
 from bench.sessions import sessions
 from bench.snapshots import snapshots
@@ -58,6 +59,7 @@ COMPARISONS: Benchmarks = {
     "snapshots_first": snapshots_first_compared,
     "reverts": reverts_compared,
     "streams": streams_compared,
+    "cut_starts": cut_starts_compared,
 }
 """What can be compared with another checkout."""
 RESULTS = Path(__file__).with_name("results.json")
@@ -106,7 +108,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--before",
         type=Path,
         metavar="DIR",
-        help=f"another checkout of kedge to compare with, in {' and '.join(COMPARISONS)} only",
+        help=f"another checkout of kedge to compare with, in {', '.join(COMPARISONS)} only",
     )
     given = parser.parse_args(arguments)
     chosen = _choice(given.before)

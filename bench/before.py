@@ -24,6 +24,7 @@ async def compared(
     *given: str,
     rounds: int,
     names: Sequence[str],
+    warm_up: int = WARM_UP,
     most: float | None = None,
 ) -> list[Figure]:
     """How many times as long a case of `bench.before_side` takes as it did; a figure per name."""
@@ -35,12 +36,12 @@ async def compared(
         _side(scratch, scratch.before, case, given) as before,
     ):
         sides = [(after, now), (before, then)]
-        for turn in range(WARM_UP + rounds):
+        for turn in range(warm_up + rounds):
             # Neither is always the one that comes second.
             for process, found in sides if turn % 2 else reversed(sides):
                 await process.tell("once more")
                 taken = [float(each) for each in (await process.line()).split()]
-                if turn >= WARM_UP:
+                if turn >= warm_up:
                     found.append(taken)
     columns = zip(names, zip(*now, strict=True), zip(*then, strict=True), strict=True)
     return [

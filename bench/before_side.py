@@ -9,13 +9,14 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import kedge
 from bench.engines import changed_by, protecting
 from bench.measuring import no_collection
 from bench.scratch import Scratch
+from bench.server_cuts import cut_start
 from bench.snapshots_sides import open_snapshots, wait_until_independent
 from bench.trees import committed, sizes
 from kedge.engine.events import Subscription
@@ -128,7 +129,9 @@ async def _listen(events: Subscription) -> None:
         pass
 
 
-CASES = {case.__name__: case for case in (first_command, revert, speaking, speaking_slowly)}
+CASES: dict[str, Callable[..., AbstractAsyncContextManager[Round]]] = {
+    case.__name__: case for case in (first_command, revert, speaking, speaking_slowly, cut_start)
+}
 
 
 def _write_out(scratch: Scratch) -> None:
@@ -137,11 +140,11 @@ def _write_out(scratch: Scratch) -> None:
         os.sync()
 
 
-async def main(folder: str, quick: str, case: str, given: str) -> None:
+async def main(folder: str, quick: str, case: str, *given: str) -> None:
     """Answer until nobody asks any more."""
     scratch = Scratch(Path(folder), quick == "1")
     print(Path(kedge.__file__).parent, flush=True)
-    async with CASES[case](scratch, given) as measure:
+    async with CASES[case](scratch, *given) as measure:
         while await asyncio.to_thread(sys.stdin.readline):
             print(*await measure(), flush=True)
 

@@ -182,6 +182,8 @@ def test_another_version_can_be_compared_with(tmp_path: Path) -> None:
     assert "first command in 240 files, loose, after / before" in names
     assert "first command in 240 files, loose, until all is kept, after / before" in names
     assert "session's revert, 100 changed of 120 files, after / before" in names
+    assert "server, start with 2 cut turns, until it answers, after / before" in names
+    assert "server, start with 2 cut turns, until all are recovered, after / before" in names
 
 
 def test_a_comparison_needs_another_version(tmp_path: Path) -> None:

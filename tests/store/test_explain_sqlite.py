@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.store.queries import load_queries
-from kedge.store.sqlite.connection import connect
+from kedge.store.sqlite.connection import connect, create_file
 from kedge.store.sqlite.migrate import migrate
 
 QUERIES = load_queries("sqlite")
@@ -64,6 +64,7 @@ SORTS = {
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """An empty database with the whole schema."""
+    create_file(tmp_path / "kedge.db")
     migrate(tmp_path / "kedge.db")
     connection = connect(tmp_path / "kedge.db", wait=1.0)
     yield connection

@@ -149,7 +149,7 @@ async def check_news(client: Client, sessions: list[str]) -> None:
             await ear.until("server.connected")
             while waiting and (event := await ear.next()) is not None:
                 news.apply(json.dumps(event.event))
-                if event.type == "session.status":
+                if event.type == "session.idle":
                     waiting.discard(event.properties["sessionID"])
         for state in news.state().sessions.values():
             *_, (answer, _) = state.messages

@@ -58,11 +58,20 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     command.add_argument(
         "--root", metavar="DIR", help="refuse clients that work outside of this folder"
     )
+    command.add_argument(
+        "--prompt-age",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="how old a prompt may be that is run after a restart, because the server ended before"
+        " it had begun; older ones say that they were not run (%(default)g)",
+    )
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out."""
+    from kedge.engine.settings import Settings
     from kedge.engine.worktrees import find_directory
     from kedge.errors import InvalidInput
     from kedge.server.running import run as serve
@@ -92,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
             _announce,
             directory=directory,
             settings=settings,
+            engine_settings=Settings(prompt_age=options.prompt_age),
             data_dir=options.data,
             database=options.database,
         )

@@ -38,6 +38,8 @@ class Recovery:
         self._complaints: dict[str, str] = {}
         self.sessions: list[str] = []
         """Those whose run was cut off by the end of its process, and that are in order again."""
+        self.cut_off: dict[str, None] = {}
+        """Those whose run was found to be cut off, in order again or not."""
 
     def answer_left_with(self, answer: AnswerLeft) -> None:
         """Have prompts answered that no run has begun; whoever does not say so answers none."""
@@ -54,6 +56,7 @@ class Recovery:
         """Begin to put in order what there is, beside whatever else is done."""
         store = self._engine.store
         found = dict.fromkeys(await self._engine.runs.dead_runs())
+        self.cut_off |= found
         found |= dict.fromkeys(plan.session_id for plan in await store.read(unfinished_plans))
         found |= dict.fromkeys(await store.read(sessions_with_unanswered))
         for id in found:

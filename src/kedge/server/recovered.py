@@ -8,10 +8,12 @@ from kedge.domain.events import (
     EventProperties,
     MessageUpdated,
     PartUpdated,
+    SessionIdle,
     SessionStatusChanged,
     SessionUpdated,
 )
 from kedge.domain.messages import MessageWithParts, UserMessage
+from kedge.domain.status import Idle
 from kedge.engine.engine import Engine
 from kedge.engine.events import Event
 
@@ -35,7 +37,10 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
         ]
     # What the run still asked was withdrawn, and nobody may have heard the last answers.
     told += await engine.asks.ends(session_id)
-    told.append(SessionStatusChanged(sessionID=session_id, status=await session.status()))
+    status = await session.status()
+    told.append(SessionStatusChanged(sessionID=session_id, status=status))
+    if isinstance(status, Idle):
+        told.append(SessionIdle(sessionID=session_id))
     home = (session_id, info.projectID, info.directory)
     return [Event(each.type, engine.events.frame(each), None, *home) for each in told]
 

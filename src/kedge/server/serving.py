@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from kedge.agent import Agent
 from kedge.domain.errors import KedgeError
-from kedge.engine.engine import Engine
 from kedge.engine.opening import open as open_engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
@@ -72,15 +72,17 @@ async def serving(
         parts.push_async_callback(_interrupt, agent, streams)
         parts.callback(stop_accepting)
         engine.recovery.answer_left_with(partial(_answer_left, backend))
-        recovering = asyncio.create_task(_recover(engine))
+        # Listeners are told of what is found now, so it is before they come.
+        await _trying(engine.recovery.look())
+        recovering = asyncio.create_task(_trying(engine.recovery.recover()))
         parts.callback(recovering.cancel)
         door.open(Application(ALL, backend))
         yield Running(url, backend)
 
 
-async def _recover(engine: Engine) -> None:
+async def _trying(recovery: Coroutine[Any, Any, None]) -> None:
     try:
-        await engine.recovery.recover()
+        await recovery
     except KedgeError as error:
         # The engine tries again every few seconds.
         _log.warning("what killed processes left is not in order yet: %s", error)

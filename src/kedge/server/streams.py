@@ -158,7 +158,7 @@ class Streams:
     async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
         """What a listener has to hear that was there before this server was started."""
         if monotonic() - self._started < _RECOVERY_IS_NEWS:
-            for session in list(self._engine.recovery.sessions):
+            for session in list(self._engine.recovery.cut_off):
                 events = await events_of_recovery(self._engine, session)
                 yield self._joined(events, directory)
 

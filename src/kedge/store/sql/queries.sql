@@ -152,6 +152,9 @@ WHERE session_id = :session_id AND role = 'assistant' ORDER BY pos DESC LIMIT 1
 
 -- What `awaiting` says is listed in `kedge.store.verbs.unanswered.PromptState`.
 
+-- name: message_failed
+SELECT id FROM message WHERE session_id = :session_id AND id = :id AND awaiting = -1
+
 -- name: message_unanswered
 SELECT id, role, parent_id, data, pos, awaiting FROM message
 WHERE session_id = :session_id AND awaiting > 0 ORDER BY pos

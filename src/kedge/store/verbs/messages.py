@@ -132,6 +132,8 @@ def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
     between and was answered with it, the newest to that one."""
     found = yield from rows("message_answers_after", session_id=session_id, id=id)
     own = [place for place, each in enumerate(found) if each[2] == id]
+    if not own and (yield from row("message_failed", session_id=session_id, id=id)) is not None:
+        return None
     last = None
     for each in found[own[-1] if own else 0 :]:
         if last is not None and each[2] != last[2] and _is_whole(session_id, last):

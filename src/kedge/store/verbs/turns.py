@@ -30,6 +30,7 @@ from kedge.store.verbs.sessions import about, lock_live_session, lock_session, s
 from kedge.store.verbs.unanswered import (
     PromptState,
     say_cut_off,
+    set_state,
     settle_taken,
     tell_unanswered,
     unanswered,
@@ -181,11 +182,14 @@ def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
 
 
 def fail_taken(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:
-    """The run failed before it began to answer: what it has taken up is told why."""
+    """The run failed before it began to answer: what it has taken up is told why. To a prompt that
+    was just asked, an event has told it, as OpenCode does."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is None:
-        taken = yield from unanswered(session_id, PromptState.TAKEN, PromptState.TAKEN_LAST)
+        taken = yield from unanswered(session_id, PromptState.TAKEN_LAST)
         yield from tell_unanswered(locked.info, taken, error, ids, now)
+        asked = yield from unanswered(session_id, PromptState.TAKEN)
+        yield from set_state(session_id, asked, PromptState.FAILED)
 
 
 def finish_unless_asked(message: UserMessage | None, *, fence: Fence) -> Script[SessionInfo | None]:

@@ -23,6 +23,8 @@ from kedge.store.verbs.sessions import lock_session
 class PromptState(IntEnum):
     """What becomes of a prompt, until it is answered."""
 
+    FAILED = -1
+    """Its run failed before it began to answer, and nothing but an event tells of it."""
     SETTLED = 0
     """It is answered, or nobody is to answer it."""
     WAITING = 1

@@ -17,10 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.domain.errors import LeaseLost
+from kedge.snapshot.files.names import temporary_name
+from kedge.snapshot.files.opening import Root
+from kedge.snapshot.files.recovering import clean_up
 from kedge.snapshot.files.steps import Step
 from kedge.snapshot.values import Outcome, Present, State
 from tests.snapshot.files_world import (
     ABSENT,
+    TAG,
     Killed,
     World,
     dying_at,
@@ -371,3 +376,36 @@ def test_a_killed_process_leaves_only_old_and_new_files(files: int, tmp_path: Pa
     world.put(*steps)
     assert [world.state(one.path) for one in steps] == [one.want for one in steps]
     assert os.listdir(world.outside) == ["canary"]
+
+
+def test_what_is_gone_needs_no_order(tmp_path: Path) -> None:
+    """A folder that was removed, or that something else has taken the place of, is passed over; so
+    is a path that leads elsewhere. What the system refuses is told, and the others go on."""
+    world = World(tmp_path)
+    old, new = world.present(b"old"), world.present(b"new")
+    paths = [b"gone/f", b"file/f", b"../outside/f", b"x" * 300 + b"/f", b"b/f"]
+    plan = [step(number, path, old, new) for number, path in enumerate(paths)]
+    world.at(b"file").write_bytes(b"no folder")
+    world.lay(b"b/f", new)
+    world.at(b"b/" + temporary_name(TAG, 4)).write_bytes(b"half")
+    (trouble,) = world.clean_up(*plan)
+    assert (trouble.path, trouble.outcome) == (plan[3].path, Outcome.SKIPPED)
+    assert trouble.reason == "its name is too long for the file system"
+    assert world.own_names() == []
+    assert world.state(b"b/f") == new
+    world.assert_outside_untouched()
+
+
+def test_whoever_may_not_write_puts_nothing_in_order(tmp_path: Path) -> None:
+    """It lost the files to another process, which does it."""
+    world = World(tmp_path)
+    old, new = world.present(b"old"), world.present(b"new")
+    world.lay(b"f", old)
+    world.at(temporary_name(TAG, 0)).write_bytes(b"half")
+
+    def refuse() -> None:
+        raise LeaseLost("ses_1")
+
+    with Root(bytes(world.path)) as root, pytest.raises(LeaseLost):
+        clean_up(root, [step(0, b"f", old, new)], tag=TAG, may_write=refuse)
+    assert world.own_names() == [temporary_name(TAG, 0)]

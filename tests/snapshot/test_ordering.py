@@ -438,3 +438,21 @@ async def test_who_had_to_wait_for_this_process_has_patience_left(
         monkeypatch.setattr(Order, "attempt", lambda order: attempt(order) if next(tries) else None)
     await waiting[0]
     assert began[0] >= left
+
+
+def test_a_stopped_process_that_only_looks_is_not_waited_for(
+    root: Path, monkeypatch: pytest.MonkeyPatch, holder: "subprocess.Popen[bytes]"
+) -> None:
+    """It would look for as long as it is stopped."""
+    soon(monkeypatch)
+    with opened(root) as snapshots:
+        order = snapshots.order
+        mark = os.open(order._opened.looking, os.O_RDWR | os.O_CREAT)
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        began = time.monotonic() - 1
+        order.check_patience(began)
+        holder.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
+        with pytest.raises(RootBusy, match="which is stopped"):
+            order.check_patience(began)
+        os.close(mark)

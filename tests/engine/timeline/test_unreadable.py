@@ -255,6 +255,26 @@ async def test_locks_that_cannot_be_had(place: Place, tmp_path: Path) -> None:
         assert await other.store.read(partial(leftovers, machine)) == []
 
 
+@pytest.mark.parametrize("harm", [remove, replace_by_a_file])
+async def test_what_was_left_in_a_folder_that_is_gone(
+    place: Place, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    """There is nothing left to be put in order, and nothing is looked for again and again."""
+    folder = tmp_path / "one"
+    folder.mkdir()
+    async with place.open() as engine, place.open() as other:
+        stack = AsyncExitStack()
+        session, _ = await stepping(engine, folder, stack)
+        harm(folder)
+        calls = await other.store.read(partial(open_calls, session.id))
+        async with closing(other, session.id, calls) as ends:
+            assert ends is not None
+            await other.store.write(ends.record)
+            assert "No file was changed" in ends.notes[calls[0].part_id]
+        assert await other.store.read(partial(leftovers, other.timeline.machine)) == []
+        await quietly(stack)
+
+
 async def quietly(stack: AsyncExitStack) -> None:
     """Leave what counts as dead: what it makes of its end is not what this is about."""
     with suppress(Exception):

@@ -49,6 +49,7 @@ def clean_up(
             with root.folder(step.folder) as dir_fd:
                 reach("before-settle")
                 may_write()
+                touched.add(step.folder)
                 spot = Spot(step, dir_fd, tag)
                 result = settle(replace(spot, is_stored=is_stored) if is_stored else spot)
                 reach("after-settle")
@@ -56,7 +57,6 @@ def clean_up(
             continue
         except OSError as error:
             result = skipped(step, error)
-        touched.add(step.folder)
         if result is not None:
             troubles.append(result)
     sync_folders(root, touched)

@@ -61,6 +61,7 @@ async def forge_lease(
             time_expires=expires,
             status=wire.encode(status),
             kind="turn",
+            first_pos=0,
         )
 
     await engine.store.write(forge)

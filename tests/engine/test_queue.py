@@ -10,9 +10,11 @@ from kedge.domain.failures import aborted
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.status import Idle
 from kedge.engine.engine import Engine
+from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
 from kedge.store.verbs.prompts import ABORTED
+from kedge.store.verbs.unanswered import PromptState
 from tests.engine.places import Place
 from tests.support.patience import PATIENCE
 
@@ -134,3 +136,36 @@ async def test_an_abort_of_an_idle_session_drops_what_waits(engine: Engine) -> N
     assert await session.abort()
     async with session.turn("two", takes_up=True) as turn:
         assert len(turn.prompts) == 1
+
+
+async def test_an_earlier_answer_is_left_as_it_was(engine: Engine) -> None:
+    """A turn that ended well with a call has no error, whatever becomes of the next one."""
+    session = await engine.sessions.create()
+    async with session.turn("one") as turn, turn.step() as step, step.tool("look", {}):
+        pass
+    before = (await session.messages()).messages
+    for state in (PromptState.TAKEN, PromptState.TAKEN_LAST):
+        prompt = Prompt(engine, session.id, "two", agent="build", model=None, message_id=None)
+        with pytest.raises(ZeroDivisionError):
+            async with Turn(engine, session, prompt, state=state):
+                raise ZeroDivisionError
+        assert (await session.messages()).messages[:2] == before
+
+
+async def test_a_turn_that_is_cancelled_says_so(engine: Engine) -> None:
+    """Not that its process ended; what waits for another turn waits on."""
+    session = await engine.sessions.create()
+
+    async def run() -> None:
+        async with session.turn("one", message_id="msg_1"):
+            assert await session.queue("two")
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await run()
+    await engine.recovery.recover()
+    *_, answer = [each.info for each in (await session.messages()).messages]
+    assert isinstance(answer, AssistantMessage)
+    assert (answer.parentID, answer.error) == ("msg_1", aborted("The turn was cancelled"))
+    async with session.turn("three", takes_up=True) as turn:
+        assert len(turn.prompts) == 2

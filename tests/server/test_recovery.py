@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import kedge
+from kedge.domain.messages import AssistantMessage
+from tests.server.ears import listening
 from tests.server.process import killable
 from tests.server.world import Client
 from tests.support.patience import PATIENCE
@@ -231,6 +233,56 @@ async def test_recovery_keeps_only_its_own_session_waiting(
         found = await settled(client, stubborn)
         assert not error_of(found[-1])
         assert not _lives(pid)
+
+
+async def test_a_session_that_is_deleted_first_leaves_no_process(
+    tmp_path: Path, environ: Mapping[str, str]
+) -> None:
+    """Nobody may have come to it before: its command ends all the same, and what waited there is
+    not run when it is restored."""
+    with killable(tmp_path, environ) as (process, client):
+        sessions = [await made(client) for _ in range(20)]
+        for number, session in enumerate(sessions):
+            await ask(client, session, f"bash trap '' TERM; echo $$ > {number}; sleep 1000")
+            await ask(client, session, "bash echo ran >> log")
+        pids = [int(await until(tmp_path / "work" / f"{number}")) for number in range(20)]
+        process.kill()
+    with killable(tmp_path, environ) as (process, client):
+        deleted = await asyncio.gather(
+            *(client.ask("DELETE", f"/session/{session}") for session in sessions)
+        )
+        assert {each.status for each in deleted} == {200}
+        assert not any(map(_lives, pids))
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    async with kedge.open(tmp_path / "work", data_dir=tmp_path / "data") as engine:
+        for session in sessions:
+            handle = await engine.sessions.restore(session)
+            last = (await handle.messages()).messages[-1].info
+            assert isinstance(last, AssistantMessage)
+            assert last.error is not None
+    assert not (tmp_path / "work" / "log").exists()
+
+
+async def test_who_comes_back_hears_of_the_turn_that_was_cut_off(
+    tmp_path: Path, environ: Mapping[str, str]
+) -> None:
+    """Also if a prompt waited behind it, which is answered by now."""
+    with killable(tmp_path, environ) as (process, client):
+        session = await made(client)
+        await ask(client, session, "bash echo up > up; sleep 1000")
+        await until(tmp_path / "work" / "up")
+        await ask(client, session, "say Second.")
+        process.kill()
+    with killable(tmp_path, environ) as (_, client):
+        found = await settled(client, session)
+        cut = answers_to(found, prompts(found)[0])[-1]
+        async with listening(client) as ear:
+            heard = await ear.until("session.idle")
+        told = [each.properties for each in heard if each.type == "message.updated"]
+        assert cut["info"] in [each["info"] for each in told]
+        parts = [each.properties for each in heard if each.type == "message.part.updated"]
+        assert {part["id"] for part in cut["parts"]} <= {each["part"]["id"] for each in parts}
 
 
 def _lives(pid: int) -> bool:

@@ -236,6 +236,11 @@ def _made_at(event: Heard) -> int:
     return int(event.event["id"][4:16], 16) // 4096
 
 
+def idle_in(heard: list[Heard]) -> set[str]:
+    """The sessions that are said to be idle."""
+    return {each.properties["sessionID"] for each in heard if each.type == "session.idle"}
+
+
 async def test_dialogs_of_a_killed_server_are_closed(tmp_path: Path) -> None:
     """Whoever listens anew, without a cursor, hears how everything ended that the sessions asked:
     what was open is rejected, and what was answered last may not have been heard of."""
@@ -254,10 +259,10 @@ async def test_dialogs_of_a_killed_server_are_closed(tmp_path: Path) -> None:
         process.kill()
     with server(tmp_path, environ, 0) as (_, client):
         for target in ("/event", "/global/event"):
-            heard = []
+            heard: list[Heard] = []
             async with listening(client, target) as ear:
-                for _ in (one, two):
-                    heard += await ear.until("session.status")
+                while not {one, two} <= idle_in(heard):
+                    heard += await ear.until("session.idle")
             ended = {
                 each.properties["requestID"]: (each.type, each.properties.get("reply"))
                 for each in heard

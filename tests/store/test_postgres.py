@@ -233,7 +233,7 @@ async def test_a_tree_that_grows_is_deleted_whole(postgres_url: str) -> None:
         growing = asyncio.create_task(grow())
         while not await scene.read(child_sessions, root.id):
             pass
-        await scene.write(stop_and_delete, root.id, "me", 1)
+        await scene.write(stop_and_delete, root.id, "me", scene.ids, 1)
         made = await growing
         deleted = await scene.store.scan(functools.partial(deleted_sessions, (0, ""), 1000))
         assert len(deleted) == made + 1

@@ -60,8 +60,15 @@ class Following:
     async def answered_once(self, session: Session, id: str) -> asyncio.Task[None]:
         """Follow a prompt that is stored already; it is taken up if nobody ever did."""
         await self._engine.runs.end_dead_run(session.id)
-        is_alive = self._engine.runs.alive_in(session.id)
-        await self._engine.store.write(partial(ask_again, session.id, id, is_alive=is_alive))
+        again = partial(
+            ask_again,
+            session.id,
+            id,
+            self._engine.ids,
+            is_alive=self._engine.runs.alive_in(session.id),
+            now=self._engine.clock.now(),
+        )
+        await self._engine.store.write(again)
         return self._running.spawn(self._follow(session, id))
 
     async def _follow(self, session: Session, id: str) -> None:

@@ -354,15 +354,23 @@ class SnapshotTimeout(SnapshotError):
 class RootBusy(SnapshotError):
     """Another kedge is changing files in this folder; wait until it is done, then try again."""
 
-    def __init__(self, holder: str = "") -> None:
-        """`holder` is the process that has the folder, in words; empty if it cannot be seen."""
-        super().__init__(
-            f"Another kedge is changing files in this folder: {holder}; wait until it is done, then"
-            " try again"
-            if holder
-            else ""
-        )
+    def __init__(self, holder: str = "", *, is_own: bool = False) -> None:
+        """`holder` is the process that has the folder, in words; empty if it cannot be seen. It
+        may be this one."""
+        told = ""
+        if holder:
+            told = (
+                f"Another kedge is changing files in this folder: {holder}; wait until it is done,"
+                " then try again"
+            )
+        if is_own:
+            told = (
+                "Other sessions of this process are at work in this folder for long; wait until"
+                " they are done, then try again"
+            )
+        super().__init__(told)
         self.holder = holder
+        self.is_own = is_own
 
 
 class SnapshotStoreFull(SnapshotError):

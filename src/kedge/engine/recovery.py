@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kedge.domain.errors import EngineClosed, SessionNotFound
 from kedge.engine.heartbeats import forget_beats, silent_engines
 from kedge.engine.owners import machine
-from kedge.store.verbs.plans import is_unfinished, unfinished_plans
+from kedge.store.verbs.plans import is_unfinished, sessions_with_unfinished
 from kedge.store.verbs.prompts import account_for, sessions_with_unanswered
 from kedge.store.verbs.timeline import leftovers
 
@@ -57,7 +57,7 @@ class Recovery:
         store = self._engine.store
         found = dict.fromkeys(await self._engine.runs.dead_runs())
         self.cut_off |= found
-        found |= dict.fromkeys(plan.session_id for plan in await store.read(unfinished_plans))
+        found |= dict.fromkeys(await store.read(sessions_with_unfinished))
         found |= dict.fromkeys(await store.read(sessions_with_unanswered))
         for id in found:
             self._begin(id, partial(self._session, id))

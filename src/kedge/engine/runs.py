@@ -29,6 +29,7 @@ from kedge.store.verbs.leases import (
     LeaseState,
     held_leases,
     lease_of,
+    lease_owners,
     run_of,
     take_over,
 )
@@ -98,15 +99,18 @@ class Runs:
             if owner == self.owner:
                 # A run of our own that could not give back its lease is over all the same.
                 return self._stoppers.get(session_id) not in (None, stop)
-            # After an outage of the database the others need time to renew.
-            judge = time.monotonic() >= self._store.available_since + self._settings.lease_time
-            return owner_lives(owner, expired and judge, self._here)
+            return owner_lives(owner, expired and self._judges_expiry, self._here)
 
         return is_alive
 
     def is_open(self, owner: str, expired: bool) -> bool:
         """Whether the engine of an owner is still open, as far as can be told from here."""
-        return owner_lives(owner, expired, self._here)
+        return owner_lives(owner, expired and self._judges_expiry, self._here)
+
+    @property
+    def _judges_expiry(self) -> bool:
+        """After an outage of the database the others need time to renew."""
+        return time.monotonic() >= self._store.available_since + self._settings.lease_time
 
     def keep(self) -> None:
         """Renew what this engine holds, from now on until it is closed."""
@@ -131,17 +135,20 @@ class Runs:
     async def end_dead_run(self, session_id: str, stop: Stop | None = None) -> bool:
         """Before anything new is done, find out what the run of a dead process did, and end it;
         tells whether there was one."""
-        owner, expired, _ = await self._store.read(partial(run_of, session_id))
         is_alive = self.alive_in(session_id, stop)
-        if owner is None or is_alive(owner, expired):
-            return False
-        ending = self._ending.get(session_id)
-        if ending is None:
-            ending = asyncio.ensure_future(self._end_dead(session_id, is_alive))
-            self._ending[session_id] = ending
-            ending.add_done_callback(partial(self._ended_dead, session_id))
-        # Others may wait for it too.
-        return await asyncio.shield(ending)
+        while True:
+            owner, expired, _ = await self._store.read(partial(run_of, session_id))
+            if owner is None or is_alive(owner, expired):
+                return False
+            ending = self._ending.get(session_id)
+            is_own = ending is None
+            if ending is None:
+                ending = asyncio.ensure_future(self._end_dead(session_id, is_alive))
+                self._ending[session_id] = ending
+                ending.add_done_callback(partial(self._ended_dead, session_id))
+            # Others may wait for it too; who began it may have judged by less than is known here.
+            if await asyncio.shield(ending) or is_own:
+                return ending.result()
 
     def _ended_dead(self, session_id: str, ending: "asyncio.Future[bool]") -> None:
         del self._ending[session_id]
@@ -221,6 +228,11 @@ class Runs:
 
         Prompts that wait for a run are not answered after that either.
         """
+        try:
+            await self.end_dead_run(session_id)
+        except RootBusy:
+            # What the run did cannot be found out now; but nothing of it goes on.
+            await self._end_left(session_id, self.alive_in(session_id))
         if isinstance(await self.status(session_id), Idle):
             if await self._store.read(partial(waiting_prompts, session_id)):
                 stop = partial(stop_waiting, session_id, self._ids, now=self._clock.now())
@@ -242,11 +254,12 @@ class Runs:
 
     async def dead_runs(self) -> list[str]:
         """The sessions whose run's process is gone."""
-        return [
-            lease.session_id
-            for lease in await self._held()
-            if not self.alive_in(lease.session_id)(lease.owner, lease.expired)
-        ]
+        found: list[tuple[str, str, bool]] = []
+        while page := await self._store.scan(
+            partial(lease_owners, found[-1][0] if found else "", _PAGE)
+        ):
+            found += page
+        return [id for id, owner, expired in found if not self.alive_in(id)(owner, expired)]
 
     async def close(self, closer: asyncio.Task[Any] | None = None) -> None:
         """Stop every run of this engine and wait until each has recorded that it was stopped.

@@ -174,7 +174,8 @@ class Session:
         # What does not stop in time is cut off when the session goes.
         await asyncio.gather(*(engine.runs.stop(each) for each in tree))
         now = engine.clock.now()
-        await engine.store.write_bulk(partial(stop_and_delete, self.id, engine.runs.owner, now))
+        delete = partial(stop_and_delete, self.id, engine.runs.owner, engine.ids, now)
+        await engine.store.write_bulk(delete)
 
     async def abort(self) -> bool:
         """Stop what runs in this session, in whatever process; tells whether it is idle now, as

@@ -47,10 +47,11 @@ from kedge.store.verbs.turns import (
     fail_taken,
     finish_turn,
     finish_unless_asked,
+    leave_unanswered,
     resume_turn,
     summarise_turn,
 )
-from kedge.store.verbs.unanswered import PromptState, leave_prompts, settle_taken
+from kedge.store.verbs.unanswered import PromptState, settle_taken
 from kedge.store.waiting import to_the_end
 
 if TYPE_CHECKING:
@@ -260,9 +261,10 @@ class Turn:
         told: dict[str, Any] = {"ids": self.engine.ids, "now": self.engine.clock.now()}
         if self._is_unwanted:
             return partial(drop_unanswered, **told)
+        failure = failure_of(error, self._aborts > 0)
         if self._aborts or isinstance(error, CUT_OFF):
-            return leave_prompts
-        return partial(fail_taken, error=failure_of(error, aborted=False), **told)
+            return partial(leave_unanswered, error=failure, **told)
+        return partial(fail_taken, error=failure, **told)
 
     async def _summarised(self) -> UserMessage | None:
         """The prompt with what the turn changed, without the text of it; None if nothing did."""

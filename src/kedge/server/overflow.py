@@ -5,6 +5,7 @@ nobody ever says anything to them.
 """
 
 import asyncio
+import math
 import os
 import select
 import socket
@@ -42,6 +43,8 @@ class Overflow:
         self._timer: asyncio.TimerHandle | None = None
         self._refusing: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._spare: int | None = None
+        self._keep_spare()
         self._wait()
 
     def close(self) -> None:
@@ -56,6 +59,7 @@ class Overflow:
         for task in self._refusing:
             task.cancel()
         self._listener.close()
+        self._give_spare()
 
     def _wait(self) -> None:
         self._looks = 0
@@ -72,21 +76,40 @@ class Overflow:
             self._wait()
             return
         self._looks += 1
+        self._timer = self._loop.call_later(_LOOK, self._look)
         if self._looks >= _LOOKS and _open_descriptors() > self._connections:
             self._refuse()
-        self._timer = self._loop.call_later(_LOOK, self._look)
 
     def _refuse(self) -> None:
         while len(self._refusing) < _AT_ONCE:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                # Nobody is left, or not even one descriptor is.
+            client = self._accepted()
+            if client is None:
                 return
             client.setblocking(False)
             task = self._loop.create_task(_say_no(client))
             self._refusing.add(task)
             task.add_done_callback(self._refusing.discard)
+
+    def _accepted(self) -> socket.socket | None:
+        """The next client; None if nobody is left, or no descriptor to speak with them."""
+        self._give_spare()
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            return None
+        finally:
+            self._keep_spare()
+        return client
+
+    def _keep_spare(self) -> None:
+        """Keep a descriptor for the next client, if there is one."""
+        with suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _give_spare(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
 
 async def _say_no(client: socket.socket) -> None:
@@ -101,5 +124,9 @@ async def _say_no(client: socket.socket) -> None:
                 pass
 
 
-def _open_descriptors() -> int:
-    return len(os.listdir("/dev/fd"))
+def _open_descriptors() -> float:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        # Not even one is left to look with.
+        return math.inf

@@ -12,12 +12,15 @@ from kedge.domain.events import (
     SessionStatusChanged,
     SessionUpdated,
 )
-from kedge.domain.messages import MessageWithParts, UserMessage
+from kedge.domain.failures import aborted
+from kedge.domain.messages import AssistantMessage, MessageWithParts, UserMessage
 from kedge.domain.status import Idle
 from kedge.engine.engine import Engine
 from kedge.engine.events import Event
+from kedge.engine.runs import INTERRUPTED
 
 _MOST_MESSAGES = 50
+_CUT_OFF = aborted(INTERRUPTED)
 
 
 async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
@@ -46,5 +49,14 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
 
 
 def _last_turn(messages: list[MessageWithParts]) -> list[MessageWithParts]:
-    asked = [at for at, each in enumerate(messages) if isinstance(each.info, UserMessage)]
-    return messages[asked[-1] :] if asked else messages
+    """What was asked last and what was said to it, and before that the turn that was cut off, which
+    a prompt may have waited behind."""
+    infos = [each.info for each in messages]
+    asked = [at for at, info in enumerate(infos) if isinstance(info, UserMessage)]
+    cut = {
+        info.parentID
+        for info in infos
+        if isinstance(info, AssistantMessage) and info.error == _CUT_OFF
+    }
+    first = [at for at in asked if infos[at].id in cut][-1:] + asked[-1:]
+    return messages[min(first) :] if first else messages

@@ -90,7 +90,7 @@ class AsyncOrder:
                 async with asyncio.timeout(ordering.PATIENCE):
                     await leaving.enter_async_context(self._queue)
             except TimeoutError:
-                raise RootBusy from None
+                raise RootBusy(is_own=True) from None
             held = await self._wait(began)
             leaving.callback(self._leave, held)
             yield AsyncOrdered(self._order.under(held), self._threads)

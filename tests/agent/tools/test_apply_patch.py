@@ -233,4 +233,5 @@ def taken_over(session_id: str) -> Script[None]:
         time_expires=2**62,
         status=wire.encode(Busy()),
         kind="turn",
+        first_pos=0,
     )

@@ -79,16 +79,14 @@ class Timeline:
         another process has the worktree: nothing should begin that could not be told from what that
         one does.
         """
-        return self._sampled(session, refuses=(RootBusy,))
+        return self._sampled(session, is_end=False)
 
     def sampled_at_end(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
         """As `sampled`, for what has been done already: it is recorded whoever has the worktree."""
-        return self._sampled(session, refuses=())
+        return self._sampled(session, is_end=True)
 
     @asynccontextmanager
-    async def _sampled(
-        self, session: "Session", refuses: tuple[type[SnapshotError], ...]
-    ) -> AsyncIterator[Taken]:
+    async def _sampled(self, session: "Session", *, is_end: bool) -> AsyncIterator[Taken]:
         async with AsyncExitStack() as stack:
             asked, snapshot, reason = 0, None, ""
             try:
@@ -96,9 +94,9 @@ class Timeline:
                 order = await stack.enter_async_context(snapshots.ordered())
                 asked = await self.store.read(timeline_head)
                 snapshot = await order.track(session=session.id)
-            except refuses:
-                raise
             except UNPROTECTED as error:
+                if isinstance(error, RootBusy) and not error.is_own and not is_end:
+                    raise
                 asked, reason = await self.store.read(timeline_head), str(error)
                 _log.info("no snapshot of %s: %s", session.worktree, reason)
             yield Taken(asked, snapshot, reason)

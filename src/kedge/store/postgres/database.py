@@ -4,6 +4,7 @@ A server that is away is waited for, by all callers together, until its outage h
 """
 
 import asyncio
+import logging
 import math
 import random
 import secrets
@@ -41,6 +42,7 @@ from kedge.store.postgres.transactions import (
 )
 from kedge.store.script import Emit, ScriptMaker, T
 
+_log = logging.getLogger(__name__)
 _CONNECTIONS = 10
 _SCANS = 3
 _WRITES = 6
@@ -99,12 +101,22 @@ class Database:
         database = cls(address, await migrate(address), ids, patience)
         await database._pool.open()
         try:
-            async with database.connection() as connection:
-                await drop_old_tokens(connection)
+            await database._tidy()
         except BaseException:
             await database.close()
             raise
         return database
+
+    async def _tidy(self) -> None:
+        async def attempt() -> None:
+            async with self.connection() as connection:
+                await drop_old_tokens(connection)
+
+        try:
+            await self._persist(attempt)
+        except StoreError as error:
+            # Whoever may only read has nothing to tidy; others will.
+            _log.info("old tokens of commits are left: %s", error)
 
     async def read(self, script: ScriptMaker[T]) -> T:
         async def attempt() -> T:

@@ -47,7 +47,7 @@ FROM lease l JOIN session s ON s.id = l.session_id
 WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
 
 -- name: lease_lock
-SELECT generation, owner, time_expires, status, kind FROM lease WHERE session_id = :session_id FOR UPDATE
+SELECT generation, owner, time_expires, status, kind, first_pos FROM lease WHERE session_id = :session_id FOR UPDATE
 
 -- The token is written along: see `commit` in store/postgres/transactions.py.
 -- name: event_append

@@ -148,7 +148,7 @@ ORDER BY a.pos
 
 -- name: message_newest_answer
 SELECT id, role, parent_id, data, pos FROM message
-WHERE session_id = :session_id AND role = 'assistant' ORDER BY pos DESC LIMIT 1
+WHERE session_id = :session_id AND role = 'assistant' AND pos >= :first_pos ORDER BY pos DESC LIMIT 1
 
 -- What `awaiting` says is listed in `kedge.store.verbs.unanswered.PromptState`.
 
@@ -250,11 +250,11 @@ VALUES (:session_id, :version, :message_id, :pos, :now, :data)
 -- ---- leases and requests
 
 -- name: lease_take
-INSERT INTO lease (session_id, generation, owner, time_acquired, time_expires, status, time_status, kind)
-VALUES (:session_id, :generation, :owner, :now, :time_expires, :status, :now, :kind)
+INSERT INTO lease (session_id, generation, owner, time_acquired, time_expires, status, time_status, kind, first_pos)
+VALUES (:session_id, :generation, :owner, :now, :time_expires, :status, :now, :kind, :first_pos)
 ON CONFLICT (session_id) DO UPDATE SET generation = excluded.generation, owner = excluded.owner,
     time_acquired = excluded.time_acquired, time_expires = excluded.time_expires, status = excluded.status,
-    time_status = excluded.time_status, kind = excluded.kind
+    time_status = excluded.time_status, kind = excluded.kind, first_pos = excluded.first_pos
 
 -- name: lease_release
 UPDATE lease SET owner = NULL, status = :status, time_status = :now WHERE session_id = :session_id

@@ -33,7 +33,7 @@ FROM lease l INDEXED BY lease_held JOIN session s ON s.id = l.session_id
 WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT :limit
 
 -- name: lease_lock
-SELECT generation, owner, time_expires, status, kind FROM lease WHERE session_id = :session_id
+SELECT generation, owner, time_expires, status, kind, first_pos FROM lease WHERE session_id = :session_id
 
 -- name: event_append
 INSERT INTO event (seq, type, entity, session_id, project_id, directory, payload, progress)

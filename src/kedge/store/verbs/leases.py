@@ -45,9 +45,16 @@ class LeaseState:
 
 
 def acquire_lease(
-    info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive, kind: LeaseKind = "turn"
+    info: SessionInfo,
+    owner: str,
+    *,
+    ttl: int,
+    is_alive: IsAlive,
+    kind: LeaseKind = "turn",
+    first_pos: int = 0,
 ) -> Script[Fence]:
-    """Take the lease of a locked session, if it is free or its owner is gone.
+    """Take the lease of a locked session, if it is free or its owner is gone; `first_pos` is where
+    the messages of the run begin.
 
     The caller says when the session is busy: `status_event` belongs behind what the run begins
     with.
@@ -72,6 +79,7 @@ def acquire_lease(
         time_expires=now + ttl,
         status=wire.encode(Busy()),
         kind=kind,
+        first_pos=first_pos,
     )
     return Fence(info.id, generation)
 
@@ -151,11 +159,9 @@ def take_over(
         yield from acquire_lease(info, owner, ttl=0, is_alive=is_alive)
     except SessionBusy:
         return False
-    if (
-        not (yield from interrupt_open_messages(info, now, error, notes or {}))
-        and held[4] == "turn"
-    ):
-        yield from say_cut_off(info, error)
+    interrupted = yield from interrupt_open_messages(info, now, error, notes or {})
+    if not interrupted and held[4] == "turn":
+        yield from say_cut_off(info, error, held[5])
     yield from leave_prompts(session_id)
     if closing is not None:
         yield from closing()
@@ -168,6 +174,14 @@ def renew_leases(owner: str, *, ttl: int) -> Script[None]:
     now = yield from clock()
     yield from run("lease_renew", owner=owner, time_expires=now + ttl)
     yield from renew_rules(owner, now + ttl)
+
+
+def lease_owners(after: str, limit: int) -> Script[list[tuple[str, str, bool]]]:
+    """Which sessions somebody holds, by session id, who that is, and whether the lease has
+    expired."""
+    now = yield from clock()
+    found = yield from rows("lease_owned", after=after, limit=limit)
+    return [(each[0], each[1], each[2] <= now) for each in found]
 
 
 def held_leases(after: str, limit: int) -> Script[list[LeaseState]]:

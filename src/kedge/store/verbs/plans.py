@@ -155,6 +155,11 @@ def unfinished_plans() -> Script[list[StoredPlan]]:
     return [_plan(each) for each in (yield from rows("plan_unfinished"))]
 
 
+def sessions_with_unfinished() -> Script[list[str]]:
+    """The sessions of plans that are to be carried through."""
+    return [each[1] for each in (yield from rows("plan_unfinished"))]
+
+
 def is_unfinished(session_id: str) -> Script[bool]:
     """Whether a plan of the session is still to be carried through."""
     found = yield from open_plans(session_id)

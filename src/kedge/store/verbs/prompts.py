@@ -91,12 +91,24 @@ def queue_prompt(
     return (yield from put_prompt(locked, message, parts, change, now=now, state=state))
 
 
-def ask_again(session_id: str, id: str, *, is_alive: IsAlive) -> Script[bool]:
-    """Let a prompt wait that no run has answered, and none is about to; tells whether it does."""
-    yield from lock_live_session(session_id)
+def ask_again(
+    session_id: str, id: str, ids: IdMaker, *, is_alive: IsAlive, now: int
+) -> Script[bool]:
+    """Let a prompt wait that no run has answered, and none is about to; tells whether it does.
+
+    One that was left waits already, and one that is spent is told so: nobody gets more attempts by
+    asking again.
+    """
+    info = (yield from lock_live_session(session_id)).info
     if (yield from _busy_with(session_id, is_alive)) is not None:
         return False
     if (yield from rows("message_answers_after", session_id=session_id, id=id)):
+        return False
+    if id in [each.id for each in (yield from waiting_prompts(session_id))]:
+        return True
+    spent = yield from unanswered(session_id, PromptState.SPENT)
+    if mine := [each for each in spent if each.id == id]:
+        yield from tell_unanswered(info, mine, not_run(_ENDED), ids, now)
         return False
     yield from run(
         "message_set_awaiting", session_id=session_id, id=id, awaiting=int(PromptState.WAITING)

@@ -13,6 +13,10 @@ from kedge.domain.permissions import AllowedPermission, PermissionRequest, Permi
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.sessions import get_session
 
+_LATE = 86_400_000
+"""Milliseconds after which an engine that has not renewed its rules will not do it any more: it may
+only have been paused."""
+
 IsOpen: TypeAlias = Callable[[str, bool], bool]
 """Whether an engine is still open, by its description and whether it has failed to renew its rules
 in time."""
@@ -58,7 +62,7 @@ def allow(
     time = yield from _clock()
     found = yield from rows("permission_rule_list", project_id=project_id)
     for permission, pattern, owner, _, expires in found:
-        if owner and not is_open(owner, expires <= time):
+        if owner and not is_open(owner, expires + _LATE <= time):
             yield from _drop(project_id, permission, pattern, owner)
     for pattern in request.always:
         yield from run(

@@ -26,9 +26,16 @@ from kedge.store.verbs.prompts import (
     take_prompts,
     waiting_prompts,
 )
-from kedge.store.verbs.sessions import about, lock_live_session, lock_session, save_session
+from kedge.store.verbs.sessions import (
+    LockedSession,
+    about,
+    lock_live_session,
+    lock_session,
+    save_session,
+)
 from kedge.store.verbs.unanswered import (
     PromptState,
+    leave_begun,
     say_cut_off,
     set_state,
     settle_taken,
@@ -60,7 +67,7 @@ def begin_turn(
     What earlier runs left is not run any more: whoever asked has gone on.
     """
     locked = yield from lock_live_session(message.sessionID)
-    fence = yield from _take(locked.info, owner, ttl=ttl, is_alive=is_alive, now=now)
+    fence = yield from _take(locked, owner, ttl=ttl, is_alive=is_alive, now=now)
     yield from make_final(locked, now=now)
     left = yield from unanswered(locked.info.id, PromptState.LEFT, PromptState.SPENT)
     if left:
@@ -78,14 +85,19 @@ def resume_turn(
     locked = yield from lock_live_session(session_id)
     if not (yield from waiting_prompts(session_id)):
         return None
-    fence = yield from _take(locked.info, owner, ttl=ttl, is_alive=is_alive, now=now)
+    fence = yield from _take(locked, owner, ttl=ttl, is_alive=is_alive, now=now)
     waiting = yield from take_prompts(session_id, fence)
     yield status_event(locked.info, Busy())
     return fence, waiting
 
 
-def _take(info: SessionInfo, owner: str, *, ttl: int, is_alive: IsAlive, now: int) -> Script[Fence]:
-    fence = yield from acquire_lease(info, owner, ttl=ttl, is_alive=is_alive)
+def _take(
+    locked: LockedSession, owner: str, *, ttl: int, is_alive: IsAlive, now: int
+) -> Script[Fence]:
+    info = locked.info
+    fence = yield from acquire_lease(
+        info, owner, ttl=ttl, is_alive=is_alive, first_pos=locked.next_pos
+    )
     left_over = aborted("The process that ran this session ended before it was finished")
     yield from interrupt_open_messages(info, now, left_over)
     return fence
@@ -149,7 +161,9 @@ def fail_step(
     if tell:
         yield session_error(info, error)
     if not (yield from interrupt_open_messages(info, now, error)):
-        yield from say_cut_off(info, error)
+        held = yield from row("lease_lock", session_id=session_id)
+        assert held is not None
+        yield from say_cut_off(info, error, held[5])
 
 
 def summarise_turn(message: UserMessage, *, fence: Fence) -> Script[None]:
@@ -180,6 +194,16 @@ def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
         taken = yield from unanswered(session_id, PromptState.TAKEN, PromptState.TAKEN_LAST)
         yield from tell_unanswered(locked.info, taken, aborted("Aborted"), ids, now)
         yield from drop_prompts(locked.info, ABORTED, ids, now)
+
+
+def leave_unanswered(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:
+    """The run was broken off: what it has not begun to answer is left, or told why if nobody else
+    may answer it."""
+    locked = yield from lock_session(session_id)
+    if locked.time_deleted is None:
+        taken = yield from unanswered(session_id, PromptState.TAKEN_LAST)
+        yield from tell_unanswered(locked.info, taken, error, ids, now)
+    yield from leave_begun(session_id)
 
 
 def fail_taken(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:

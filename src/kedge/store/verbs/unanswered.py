@@ -64,6 +64,12 @@ def leave_prompts(session_id: str) -> Script[None]:
     yield from run("message_leave", session_id=session_id)
 
 
+def leave_begun(session_id: str) -> Script[None]:
+    """As `leave_prompts`, by a run that lives: what waits for a program's own run waits on."""
+    found = yield from unanswered(session_id, PromptState.TAKEN, PromptState.WAITING)
+    yield from set_state(session_id, found, PromptState.LEFT)
+
+
 def settle_taken(session_id: str) -> Script[None]:
     """The run answers what it has taken up."""
     yield from run("message_settle_taken", session_id=session_id)
@@ -100,12 +106,10 @@ def _answer(
     )
 
 
-def say_cut_off(info: SessionInfo, error: Failure) -> Script[None]:
-    """If the run of a locked session ended between two steps, its last answer says so."""
-    if (yield from unanswered(info.id, PromptState.TAKEN_LAST)):
-        # It has not begun: what was said before was another's, who may end a turn as it likes.
-        return
-    found = yield from row("message_newest_answer", session_id=info.id)
+def say_cut_off(info: SessionInfo, error: Failure, first_pos: int) -> Script[None]:
+    """If the run of a locked session ended between two steps, its last answer says so; what was
+    said before the run's first message was another's, who may end a turn as it likes."""
+    found = yield from row("message_newest_answer", session_id=info.id, first_pos=first_pos)
     if found is None:
         return
     message = wire.decode(join_message(info.id, found), AssistantMessage)

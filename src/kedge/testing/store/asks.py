@@ -163,7 +163,7 @@ async def only_a_run_asks(database: Database) -> None:
         with refused(LeaseLost):
             await _ask(scene, fence, permission(scene, info, "ls"))
         fence = await scene.acquire(info)
-        await scene.write(stop_and_delete, info.id, "other", START)
+        await scene.write(stop_and_delete, info.id, "other", scene.ids, START)
         with refused(LeaseLost):
             await _ask(scene, fence, permission(scene, info, "ls"))
         with refused(SessionNotFound):
@@ -495,7 +495,7 @@ async def _taken_over(scene: Scene, info: SessionInfo, fence: Fence) -> None:
 
 
 async def _deleted(scene: Scene, info: SessionInfo, fence: Fence) -> None:
-    await scene.write(stop_and_delete, info.id, "other", START)
+    await scene.write(stop_and_delete, info.id, "other", scene.ids, START)
 
 
 async def _replaced(scene: Scene, info: SessionInfo, fence: Fence) -> None:
@@ -564,10 +564,10 @@ async def asks_go_with_their_session(database: Database) -> None:
         replay, tables = await both(scene.store)
         assert replay == tables
         assert set(tables.sessions[info.id].asks) == {one.id}
-        await scene.write(stop_and_delete, info.id, "other", START)
+        await scene.write(stop_and_delete, info.id, "other", scene.ids, START)
         await scene.write(restore_session, info.id)
         assert await _waiting(scene) == []
-        await scene.write(stop_and_delete, info.id, "other", START)
+        await scene.write(stop_and_delete, info.id, "other", scene.ids, START)
         assert await scene.store.write_bulk(lambda: purge_session(info.id, START + 1))
         assert await scene.read(answer_of, done.id) == WITHDRAWN
         replay, tables = await both(scene.store)

@@ -135,7 +135,7 @@ async def every_end_of_a_run_joins_its_pieces(database: Database) -> None:
         assert await _texts(scene, given_back) == ["so far"]
         deleted, fence, part = await _speaking(scene, "so ")
         await _add(scene, fence, part.id, 3, "far")
-        await scene.write(stop_and_delete, deleted.id, "new", START)
+        await scene.write(stop_and_delete, deleted.id, "new", scene.ids, START)
         assert await scene.read(_kept, failed, given_back, deleted) == []
         await _check_replay(scene)
 
@@ -159,7 +159,7 @@ async def a_purged_session_has_no_pieces(database: Database) -> None:
     """Also not those that were stored while another process deleted it."""
     async with opened(database) as scene:
         info, _, text = await _speaking(scene, "")
-        await scene.write(stop_and_delete, info.id, "new", START)
+        await scene.write(stop_and_delete, info.id, "new", scene.ids, START)
         again = await scene.acquire(info, "late", alive=False)
         await _add(scene, again, text.id, 0, "words")
         assert await scene.read(_kept, info) == [text.id]

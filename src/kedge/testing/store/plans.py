@@ -127,7 +127,7 @@ async def a_plan_of_a_deleted_session_is_finished_like_any_other(database: Datab
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
         plan = await put_plan(scene, info, await take(scene, info), target.id)
-        await scene.bulk(stop_and_delete, info.id, "other", 5)
+        await scene.bulk(stop_and_delete, info.id, "other", scene.ids, 5)
         fence = await scene.write(resume_plan, plan.id, "new", ttl=1, is_alive=lambda *_: False)
         assert fence is not None
         head = (await scene.events())[-1].seq
@@ -250,7 +250,7 @@ async def plans_are_purged_with_their_session(database: Database) -> None:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
         plan = await put_plan(scene, info, await take(scene, info), target.id, steps=[STEP])
-        await scene.bulk(stop_and_delete, info.id, "other", 5)
+        await scene.bulk(stop_and_delete, info.id, "other", scene.ids, 5)
         assert await scene.bulk(purge_session, info.id, 10)
         assert await scene.read(get_plan, plan.id) is None
         assert await scene.read(plan_steps, plan.id) == []

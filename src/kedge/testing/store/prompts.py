@@ -370,6 +370,26 @@ async def a_prompt_needs_no_answer(database: Database) -> None:
         assert await scene.read(waiting_prompts, info.id) == []
 
 
+def _again(scene: Scene, info: SessionInfo, id: str, *, alive: bool) -> ScriptMaker[bool]:
+    return partial(ask_again, info.id, id, scene.ids, is_alive=lambda owner, late: alive, now=START)
+
+
+async def asking_again_gives_no_more_attempts(database: Database) -> None:
+    """A prompt that was left is taken for the last time, and one that is spent says so."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        await _begin(scene, info)
+        ((prompt, _),) = await scene.messages(info)
+        again = _again(scene, info, prompt.id, alive=False)
+        await _die(scene, info)
+        assert await scene.store.write(again)
+        assert await scene.store.write(_resume(info)) is not None
+        await _die(scene, info)
+        assert not await scene.store.write(again)
+        assert await _told(scene, info) == {prompt.id: True}
+        assert not await scene.store.write(again)
+
+
 async def a_prompt_is_asked_again(database: Database) -> None:
     """Only if nobody answered it and nobody is about to: then the next run takes it up."""
     async with opened(database) as scene:
@@ -377,7 +397,7 @@ async def a_prompt_is_asked_again(database: Database) -> None:
         message = scene.user(info)
         await scene.bulk(add_prompt, message, [], lambda info: info, now=START)
         fence = await scene.acquire(info)
-        again = partial(ask_again, info.id, message.id, is_alive=lambda *_: True)
+        again = _again(scene, info, message.id, alive=True)
         assert not await scene.store.write(again)
         await scene.write(finish_turn, None, fence=fence)
         assert await scene.store.write(again)

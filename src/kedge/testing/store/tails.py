@@ -103,7 +103,7 @@ async def an_impossible_restore_leaves_nothing(database: Database) -> None:
         (tail,) = await scene.read(list_tails, info.id)
         with refused(TailNotFound):
             await _restore(scene, other, tail)
-        await scene.bulk(stop_and_delete, info.id, "owner", 5)
+        await scene.bulk(stop_and_delete, info.id, "owner", scene.ids, 5)
         with refused(SessionNotFound):
             await _restore(scene, info, tail)
         with refused(SessionNotFound):
@@ -121,7 +121,7 @@ async def tails_are_purged_with_their_session(database: Database) -> None:
         (tail,) = await scene.read(list_tails, info.id)
         fork = await _restore(scene, info, tail)
         copies = await scene.messages(fork)
-        await scene.bulk(stop_and_delete, info.id, "owner", 5)
+        await scene.bulk(stop_and_delete, info.id, "owner", scene.ids, 5)
         assert await scene.bulk(purge_session, info.id, 10)
         for id in (info.id, tail.id):
             gone = await scene.read(rows, "message_from", session_id=id, pos=0)

@@ -17,7 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.domain.errors import LeaseLost
 from kedge.snapshot.files.names import temporary_name
+from kedge.snapshot.files.opening import Root
+from kedge.snapshot.files.recovering import clean_up
 from kedge.snapshot.files.steps import Step
 from kedge.snapshot.values import Outcome, Present, State
 from tests.snapshot.files_world import (
@@ -391,3 +394,18 @@ def test_what_is_gone_needs_no_order(tmp_path: Path) -> None:
     assert world.own_names() == []
     assert world.state(b"b/f") == new
     world.assert_outside_untouched()
+
+
+def test_whoever_may_not_write_puts_nothing_in_order(tmp_path: Path) -> None:
+    """It lost the files to another process, which does it."""
+    world = World(tmp_path)
+    old, new = world.present(b"old"), world.present(b"new")
+    world.lay(b"f", old)
+    world.at(temporary_name(TAG, 0)).write_bytes(b"half")
+
+    def refuse() -> None:
+        raise LeaseLost("ses_1")
+
+    with Root(bytes(world.path)) as root, pytest.raises(LeaseLost):
+        clean_up(root, [step(0, b"f", old, new)], tag=TAG, may_write=refuse)
+    assert world.own_names() == [temporary_name(TAG, 0)]

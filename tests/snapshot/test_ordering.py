@@ -17,7 +17,7 @@ from kedge.domain.errors import InvariantBroken, RootBusy, SnapshotError, Snapsh
 from kedge.snapshot import Outcome, Present, Protection, Snapshots, SnapshotSettings
 from kedge.snapshot.asynchronous import AsyncSnapshots
 from kedge.snapshot.files.steps import Step
-from kedge.snapshot.ordering import Order
+from kedge.snapshot.ordering import Order, Patience
 from kedge.snapshot.values import Absent
 from tests.snapshot.hanging import hanging
 
@@ -351,6 +351,7 @@ def test_closed_asynchronous_snapshots_are_not_entered(root: Path) -> None:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be patient only with whoever looks."""
     monkeypatch.setattr("kedge.snapshot.ordering.SOON", 0.01)
+    monkeypatch.setattr("kedge.snapshot.ordering.SURE", 0.05)
 
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell")
@@ -371,17 +372,37 @@ def test_who_has_the_worktree_is_named(
             pass
 
 
+def check_until_busy(patience: Patience) -> None:
+    """It is sure of that soon."""
+    with pytest.raises(RootBusy):  # noqa: PT012 - until it is
+        while True:
+            patience.check()
+
+
+def test_a_moment_without_a_mark_is_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two that only look, and when one has just let go, nobody says that he looks."""
+    soon(monkeypatch)
+    monkeypatch.setattr("kedge.snapshot.ordering.SURE", 20.0)
+    with opened(root) as one, opened(root) as two:
+        held = one.order.wait()
+        patience = two.order.patience(time.monotonic() - 1)
+        with held.changing():
+            patience.check()
+            patience.check()
+        held.release()
+        patience.check()
+
+
 def test_whoever_only_looks_is_waited_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A first snapshot of a large worktree takes its time; whoever changes files is named soon."""
     soon(monkeypatch)
     with opened(root) as one, opened(root) as two:
         held = one.order.wait()
-        began = time.monotonic() - 1
-        two.order.check_patience(began)
-        with held.changing(), pytest.raises(RootBusy):
-            two.order.check_patience(began)
-        with pytest.raises(RootBusy):
-            two.order.check_patience(began)
+        patience = two.order.patience(time.monotonic() - 1)
+        patience.check()
+        with held.changing():
+            check_until_busy(patience)
+        check_until_busy(patience)
         held.release()
         with two.ordered() as ordered:
             ordered.track()
@@ -394,13 +415,13 @@ async def test_whoever_waits_behind_others_waits_no_longer_than_they(
 ) -> None:
     """All sessions in a folder that another process has hear of it at the same time."""
     arrivals: list[float] = []
-    check = Order.check_patience
+    patience = Order.patience
 
-    def remembered(order: Order, began: float) -> None:
+    def remembered(order: Order, began: float) -> Patience:
         arrivals.append(began)
-        check(order, began)
+        return patience(order, began)
 
-    monkeypatch.setattr(Order, "check_patience", remembered)
+    monkeypatch.setattr(Order, "patience", remembered)
     soon(monkeypatch)
 
     async def enter() -> None:
@@ -422,7 +443,13 @@ async def test_who_had_to_wait_for_this_process_has_patience_left(
 ) -> None:
     """What tasks of one process make each other wait is not the other process's fault."""
     began: list[float] = []
-    monkeypatch.setattr(Order, "check_patience", lambda order, since: began.append(since))
+    patience = Order.patience
+
+    def remembered(order: Order, since: float) -> Patience:
+        began.append(since)
+        return patience(order, since)
+
+    monkeypatch.setattr(Order, "patience", remembered)
     attempt = Order.attempt
     tries = iter([False, True])
     waiting: list[asyncio.Task[None]] = []
@@ -437,7 +464,7 @@ async def test_who_had_to_wait_for_this_process_has_patience_left(
         left = time.monotonic()
         monkeypatch.setattr(Order, "attempt", lambda order: attempt(order) if next(tries) else None)
     await waiting[0]
-    assert began[0] >= left
+    assert began[-1] >= left
 
 
 def test_a_stopped_process_that_only_looks_is_not_waited_for(
@@ -449,10 +476,11 @@ def test_a_stopped_process_that_only_looks_is_not_waited_for(
         order = snapshots.order
         mark = os.open(order._opened.looking, os.O_RDWR | os.O_CREAT)
         fcntl.flock(mark, fcntl.LOCK_SH)
-        began = time.monotonic() - 1
-        order.check_patience(began)
+        patience = order.patience(time.monotonic() - 1)
+        patience.check()
         holder.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
-        with pytest.raises(RootBusy, match="which is stopped"):
-            order.check_patience(began)
+        with pytest.raises(RootBusy, match="which is stopped"):  # noqa: PT012 - until it is
+            while True:
+                patience.check()
         os.close(mark)

@@ -97,11 +97,11 @@ class AsyncOrder:
 
     async def _wait(self, began: float) -> Hold:
         # Whoever has waited behind others that waited for the same process need not begin anew.
-        began = max(began, self._left)
+        patience = self._order.patience(max(began, self._left))
         pauses = naps()
         # There is no event to wait for: who has the lock is another process, or another loop.
         while (held := await self._attempt()) is None:
-            await self._threads.run(partial(self._order.check_patience, began))
+            await self._threads.run(patience.check)
             await asyncio.sleep(next(pauses))
         return held
 

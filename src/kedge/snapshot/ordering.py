@@ -24,6 +24,10 @@ SOON = 2.0
 """Seconds that somebody waits for another process that changes its files, or is stopped."""
 
 
+SURE = 0.5
+"""Seconds after which a process that seems to change files does."""
+
+
 class Order:
     """How to become the only one in a worktree."""
 
@@ -43,22 +47,16 @@ class Order:
 
     def wait(self) -> Hold:
         """The worktree, as soon as nobody else has it; `RootBusy` if that takes too long."""
-        began = time.monotonic()
+        patience = self.patience(time.monotonic())
         pauses = naps()
         while (held := self.attempt()) is None:
-            self.check_patience(began)
+            patience.check()
             time.sleep(next(pauses))
         return held
 
-    def check_patience(self, began: float) -> None:
-        """Raise `RootBusy` if the worktree is not worth waiting for any longer, since a time of the
-        monotonic clock."""
-        waited = time.monotonic() - began
-        if waited < min(SOON, PATIENCE):
-            return
-        root = self._opened.root
-        if waited >= PATIENCE or not is_only_looked_at(root, self._opened.looking):
-            raise RootBusy(holder_of(root))
+    def patience(self, began: float) -> "Patience":
+        """How long to wait for the worktree, since a time of the monotonic clock."""
+        return Patience(self._opened, began)
 
     def _put_in_order(self, held: Hold) -> None:
         try:
@@ -72,6 +70,30 @@ class Order:
     def under(self, held: Hold) -> "Ordered":
         """What can be done in the worktree by whoever has it."""
         return Ordered(self._opened, self._guard, self._taker, held, self._limit)
+
+
+class Patience:
+    """How long somebody waits for a worktree that another process has."""
+
+    def __init__(self, opened: Opened, began: float) -> None:
+        self._opened = opened
+        self._began = began
+        self._blocked_since = began
+        self._blocker: str | None = None
+
+    def check(self) -> None:
+        """Raise `RootBusy` if the worktree is not worth waiting for any longer: if one process has
+        changed its files, or was stopped, all the time. Between two that only look, and while one
+        begins or ends to, nobody says that he does."""
+        now = time.monotonic()
+        if now - self._began < min(SOON, PATIENCE):
+            return
+        root = self._opened.root
+        holder = holder_of(root)
+        if holder != self._blocker or is_only_looked_at(root, self._opened.looking):
+            self._blocker, self._blocked_since = holder, now
+        if now - self._blocked_since >= SURE or now - self._began >= PATIENCE:
+            raise RootBusy(holder)
 
 
 class Ordered:

@@ -122,7 +122,8 @@ def _marked(path: Path) -> int | None:
     with suppress(OSError):
         fd = os.open(path, _MARK, PRIVATE_FILE)
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            # Only those who look whether somebody has it ever have it alone, for a moment.
+            fcntl.flock(fd, fcntl.LOCK_SH)
         except OSError:
             os.close(fd)
         else:

@@ -177,7 +177,8 @@ def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
     """Somebody stopped the run: no prompt of the session is answered any more."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is None:
-        yield from fail_taken(session_id, aborted("Aborted"), ids=ids, now=now)
+        taken = yield from unanswered(session_id, PromptState.TAKEN, PromptState.TAKEN_LAST)
+        yield from tell_unanswered(locked.info, taken, aborted("Aborted"), ids, now)
         yield from drop_prompts(locked.info, ABORTED, ids, now)
 
 

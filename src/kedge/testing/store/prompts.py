@@ -13,6 +13,7 @@ from kedge.domain.status import Busy, Idle
 from kedge.store.script import ScriptMaker
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.leases import lease_of, take_over
+from kedge.store.verbs.messages import last_answer
 from kedge.store.verbs.prompts import (
     ABORTED,
     account_for,
@@ -30,6 +31,7 @@ from kedge.store.verbs.turns import (
     begin_step,
     begin_turn,
     drop_unanswered,
+    fail_taken,
     finish_step,
     finish_turn,
     finish_unless_asked,
@@ -162,18 +164,34 @@ async def who_lost_the_run_takes_no_prompt(database: Database) -> None:
 
 
 async def an_abort_drops_what_waits(database: Database) -> None:
-    """It stays in the conversation, and no run takes it up."""
+    """It stays in the conversation, and no run takes it up; nor is there an end to what the run had
+    taken and not begun. Each has an answer that says so."""
     async with opened(database) as scene:
         info = await scene.add_session()
-        fence = await scene.acquire(info)
+        fence = await _begin(scene, info)
         await _queue(scene, info)
         drop = partial(drop_unanswered, ids=scene.ids, now=START)
         await scene.write(finish_turn, None, fence=fence, settle=drop)
         assert await scene.read(waiting_prompts, info.id) == []
-        prompt, answer = [message for message, _ in await scene.messages(info)]
-        assert isinstance(answer, AssistantMessage)
-        assert answer.parentID == prompt.id
-        assert answer.error == ABORTED
+        one, two, *answers = [message for message, _ in await scene.messages(info)]
+        told = [
+            (each.parentID, each.error) for each in answers if isinstance(each, AssistantMessage)
+        ]
+        assert told == [(one.id, aborted("Aborted")), (two.id, ABORTED)]
+
+
+async def a_prompt_whose_run_failed_has_no_answer_of_others(database: Database) -> None:
+    """An event has told it, as OpenCode does; what is answered later is not its answer."""
+    async with opened(database) as scene:
+        info = await scene.add_session()
+        fence = await _begin(scene, info)
+        fail = partial(fail_taken, error=aborted("no model"), ids=scene.ids, now=START)
+        await scene.write(finish_turn, None, fence=fence, settle=fail)
+        ((one, _),) = await scene.messages(info)
+        two = await scene.add_user(info)
+        await scene.add_assistant(info, two.id)
+        assert await scene.read(last_answer, info.id, one.id) is None
+        assert await scene.read(last_answer, info.id, two.id) is not None
 
 
 async def _begin(scene: Scene, info: SessionInfo, state: PromptState = PromptState.TAKEN) -> Fence:

@@ -7,6 +7,7 @@ whether everything that was acknowledged is there and whether everything that wa
 import argparse
 import asyncio
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -213,8 +214,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = build(root, database, given.checkout)
         world = World(given.seed, place, lambda text: sys.stderr.write(f"{text}\n"))
         asyncio.run(world.live_and_die(given.kills))
-    sys.stdout.write(f"{report([world])}\n{root}\n")
-    return int(bool(world.ledger.wrong))
+    environment.dispose()
+    sys.stdout.write(f"{report([world])}\n")
+    if world.ledger.wrong:
+        sys.stdout.write(f"{root}\n")
+        return 1
+    shutil.rmtree(root)
+    return 0
 
 
 if __name__ == "__main__":

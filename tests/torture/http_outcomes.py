@@ -25,13 +25,15 @@ def places_of(prompt: Prompt, messages: list[Json]) -> list[int]:
 def run_of(prompt: Prompt, messages: list[Json]) -> list[Json]:
     """The answers of the run that took up a prompt, until one of them ends it.
 
-    It may have taken up several at once: then its answers name the newest of them.
+    It may have taken up several at once: then its answers name the newest of them. That another
+    prompt was never run says nothing of this one.
     """
-    later = messages[places_of(prompt, messages)[0] :]
+    own, *later = messages[places_of(prompt, messages)[0] :]
     prompts = {each["info"]["id"] for each in later if each["info"]["role"] == "user"}
     run: list[Json] = []
     for each in later:
-        if each["info"].get("parentID") in prompts:
+        parent = each["info"].get("parentID")
+        if parent == own["info"]["id"] or (parent in prompts and not _was_never_run(each["info"])):
             run.append(each)
             if _is_end(each["info"]):
                 break
@@ -40,6 +42,12 @@ def run_of(prompt: Prompt, messages: list[Json]) -> list[Json]:
 
 def _is_end(answer: Json) -> bool:
     return bool(answer.get("error")) or answer.get("finish") != "tool-calls"
+
+
+def _was_never_run(answer: Json) -> bool:
+    """Whether an answer says that no run took its prompt up."""
+    said = json.dumps(answer.get("error"))
+    return "Not run" in said or "before it was run" in said
 
 
 def trouble_with(
@@ -54,8 +62,8 @@ def trouble_with(
     said = [line for line in prompt.said if lines[line]]
     if not run:
         return "unanswered prompt", f"{said} in the log"
-    if error := run[-1]["info"].get("error"):
-        is_wrong = "not run" in json.dumps(error) and said
+    if run[-1]["info"].get("error"):
+        is_wrong = _was_never_run(run[-1]["info"]) and said
         return ("not run, but ran", f"{said}") if is_wrong else None
     if prompt.done not in [part.get("text") for each in run for part in each["parts"]]:
         return "silent end", f"{len(run)} answers, {run[-1]['info'].get('finish')}, {said}"

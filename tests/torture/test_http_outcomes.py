@@ -12,7 +12,7 @@ Json = dict[str, Any]
 FIRST = Prompt("p1", "the first", lines=1, is_acknowledged=True)
 SECOND = Prompt("p2", "the second", lines=1, is_acknowledged=True)
 ABORTED = {"name": "MessageAbortedError", "data": {"message": "The process ended"}}
-NOT_RUN = {"name": "MessageAbortedError", "data": {"message": "It was not run"}}
+NOT_RUN = {"name": "MessageAbortedError", "data": {"message": "Not run: too old"}}
 
 
 def asked(prompt: Prompt) -> Json:
@@ -59,6 +59,7 @@ def test_an_error_is_right() -> None:
         ("unanswered prompt", [asked(FIRST)], []),
         ("silent end", [asked(FIRST), answer(FIRST, finish="tool-calls")], ["p1.1"]),
         ("silent end", [asked(FIRST), asked(SECOND), answer(SECOND, SECOND.done)], ["p2.1"]),
+        ("unanswered prompt", [asked(FIRST), asked(SECOND), answer(SECOND, error=NOT_RUN)], []),
         ("done without effect", [asked(FIRST), answer(FIRST, FIRST.done)], []),
         ("not run, but ran", [asked(FIRST), answer(FIRST, error=NOT_RUN)], ["p1.1"]),
     ],

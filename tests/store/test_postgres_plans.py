@@ -14,8 +14,9 @@ from kedge.store.queries import load_queries
 
 _NUMBERS = {
     "after_mode", "asked", "awaiting", "base", "before", "before_mode", "began", "bucket",
-    "buckets", "count", "ended", "expect_mode", "first", "first_pos", "generation", "last", "last_created",
-    "limit", "message_pos", "n", "next_pos", "now", "number", "open", "parent_pos", "pgid", "pid",
+    "buckets", "count", "ended", "expect_mode", "first", "first_pos", "generation", "last",
+    "last_created", "limit", "message_pos", "n", "next_pos", "now", "number", "open",
+    "parent_pos", "pgid", "pid",
     "pos", "seq", "since", "start", "started", "time", "time_deleted", "time_expires",
     "time_updated", "timeline", "titled", "to_n", "to_pos", "until", "version", "want_mode",
 }  # fmt: skip

@@ -32,12 +32,17 @@ def pytest_unconfigure() -> None:
         environment.dispose()
 
 
+LONG = ("tests/test_bench.py", "tests/torture/")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL before `-m` looks at the marks."""
+    """Mark what needs PostgreSQL before `-m` looks at the marks, and begin with what takes long: at
+    the end one process would wait for the other."""
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from kedge.agent import Agent
 from kedge.domain.errors import KedgeError
@@ -73,16 +72,16 @@ async def serving(
         parts.callback(stop_accepting)
         engine.recovery.answer_left_with(partial(_answer_left, backend))
         # Listeners are told of what is found now, so it is before they come.
-        await _trying(engine.recovery.look())
-        recovering = asyncio.create_task(_trying(engine.recovery.recover()))
+        await _trying(engine.recovery.look)
+        recovering = asyncio.create_task(_trying(engine.recovery.recover))
         parts.callback(recovering.cancel)
         door.open(Application(ALL, backend))
         yield Running(url, backend)
 
 
-async def _trying(recovery: Coroutine[Any, Any, None]) -> None:
+async def _trying(recovery: Callable[[], Awaitable[None]]) -> None:
     try:
-        await recovery
+        await recovery()
     except KedgeError as error:
         # The engine tries again every few seconds.
         _log.warning("what killed processes left is not in order yet: %s", error)

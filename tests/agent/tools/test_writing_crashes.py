@@ -26,6 +26,7 @@ from kedge.engine.reverting import locking
 from kedge.engine.session import Session
 from kedge.engine.settings import data_folder
 from kedge.snapshot.files.locking import FileLocks
+from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.timeline import calls_of_machine
 from tests.agent.tools.writing_child import Order
 from tests.engine.crash_world import files, left_over
@@ -608,11 +609,14 @@ async def test_a_file_that_another_one_is_writing(
 
 
 async def test_the_session_is_deleted_before_anything_is_put_in_order(tmp_path: Path) -> None:
-    """What is left is put in order all the same."""
+    """What is left is put in order all the same: by who deletes it, or by who comes after one that
+    could not."""
     world = await World.made(tmp_path)
-    async with world.reopened() as (engine, session):
+    async with world.reopened() as (engine, _):
         await world.dies(JOBS["edit"], "after-exchange")
-        await session.delete()
+        now = engine.clock.now()
+        delete = partial(stop_and_delete, world.session, engine.runs.owner, engine.ids, now)
+        await engine.store.write_bulk(delete)
         assert len(left_over(world.folder)) == 1
         await engine.recovery.recover()
         assert left_over(world.folder) == []

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ import pytest
 
 import kedge
 from kedge.domain.messages import AssistantMessage
+from kedge.engine.processes import end_processes
+from kedge.server import ServerSettings, serving
+from kedge.store.verbs.processes import Process
 from tests.server.ears import listening
 from tests.server.process import killable
 from tests.server.world import Client
@@ -205,33 +208,51 @@ async def test_a_turn_that_is_cut_between_two_steps_says_so(
     tmp_path: Path, environ: Mapping[str, str]
 ) -> None:
     """Not only one that was in the middle of a word or a command."""
-    with killable(tmp_path, environ) as (process, client):
+    with killable(tmp_path, {**environ, "KEDGE_FAILPOINT": "step-ended"}) as (process, client):
         session = await made(client)
-        await ask(client, session, "bash echo done > done\nwait 1000s\nsay Never.")
-        await until(tmp_path / "work" / "done")
-        process.kill()
+        await ask(client, session, "bash echo done > done\nsay Never.")
+        assert process.wait(PATIENCE) == -signal.SIGKILL
     with killable(tmp_path, environ) as (_, client):
         *_, answer = await settled(client, session)
+        assert answer["info"]["finish"] == "tool-calls"
         assert "process that ran this session ended" in error_of(answer)
 
 
 async def test_recovery_keeps_only_its_own_session_waiting(
-    tmp_path: Path, environ: Mapping[str, str]
+    tmp_path: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a command is being ended that does not want to end, others are answered; a prompt of
     its session is answered when it is over."""
     with killable(tmp_path, environ) as (process, client):
         stubborn, other = await made(client), await made(client)
-        command = "trap '' TERM; echo $$ > pid; while :; do sleep 1; done"
-        await ask(client, stubborn, f"bash {command}")
+        await ask(client, stubborn, "bash echo $$ > pid; sleep 1000")
         pid = int(await until(tmp_path / "work" / "pid"))
         process.kill()
-    with killable(tmp_path, environ) as (_, client):
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def end_late(left: Sequence[Process]) -> bool:
+        begun.set()
+        await goes_on.wait()
+        return await end_processes(left)
+
+    monkeypatch.setattr("kedge.engine.runs.end_processes", end_late)
+    async with serving(
+        tmp_path / "work",
+        settings=ServerSettings(port=0),
+        data_dir=tmp_path / "data",
+        environ=environ,
+    ) as running:
+        client = Client(running.url, {})
+        await begun.wait()
         await ask(client, other, "say Hello.")
         assert not error_of((await settled(client, other))[-1])
-        await ask(client, stubborn, "say Here I am.")
-        found = await settled(client, stubborn)
-        assert not error_of(found[-1])
+        asked = asyncio.create_task(ask(client, stubborn, "say Here I am."))
+        statuses = (await client.get("/session/status")).json
+        assert statuses[stubborn] == {"type": "busy"}
+        assert not asked.done()
+        goes_on.set()
+        await asked
+        assert not error_of((await settled(client, stubborn))[-1])
         assert not _lives(pid)
 
 

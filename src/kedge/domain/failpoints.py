@@ -53,6 +53,8 @@ TOOL_POINTS = (
 RUN_POINTS = (
     # A prompt is stored and a run has it, and nothing of an answer is.
     "turn-begun",
+    # A step is over, and nothing of the next one is there.
+    "step-ended",
 )
 """Those that a turn comes by."""
 

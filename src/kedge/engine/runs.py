@@ -143,7 +143,8 @@ class Runs:
             ending = self._ending.get(session_id)
             is_own = ending is None
             if ending is None:
-                ending = asyncio.ensure_future(self._end_dead(session_id, is_alive))
+                error = failures.aborted(INTERRUPTED)
+                ending = asyncio.ensure_future(self._take_over(session_id, is_alive, error))
                 self._ending[session_id] = ending
                 ending.add_done_callback(partial(self._ended_dead, session_id))
             # Others may wait for it too; who began it may have judged by less than is known here.
@@ -155,17 +156,6 @@ class Runs:
         if not ending.cancelled():
             # Whoever waits is told; but they may all have gone.
             ending.exception()
-
-    async def _end_dead(self, session_id: str, is_alive: IsAlive) -> bool:
-        error = failures.aborted(INTERRUPTED)
-        try:
-            return await self._take_over(session_id, is_alive, error)
-        except (StoreError, EngineClosed, RootBusy):
-            raise
-        except Exception as trouble:  # noqa: BLE001 - see below
-            # It must not keep the session for ever: what cannot be found out is told instead.
-            _log.exception("what the run of %s did cannot be found out", session_id)
-            return await self._take_over_blindly(session_id, is_alive, error, str(trouble))
 
     def started(self, session_id: str, generation: int) -> None:
         """The run has got its lease."""
@@ -285,28 +275,10 @@ class Runs:
             await asyncio.to_thread(self._keeper.stop)
 
     async def _take_over(self, session_id: str, is_alive: IsAlive, error: failures.Failure) -> bool:
+        """End a run; what its calls did and cannot be found out is told instead."""
         # Before anything is looked at: what still runs would go on changing it.
         if not await self._end_left(session_id, is_alive):
             return False
-        async with self._closing(session_id) as ends:
-            end = partial(
-                take_over,
-                session_id,
-                self.owner,
-                is_alive=is_alive,
-                now=self._clock.now(),
-                error=error,
-                closing=None if ends is None else ends.record,
-                notes={} if ends is None else ends.notes,
-            )
-            return await self._store.write_bulk(end)
-
-    async def _take_over_blindly(
-        self, session_id: str, is_alive: IsAlive, error: failures.Failure, reason: str
-    ) -> bool:
-        """End a run whose calls did what cannot be found out; they say so."""
-        from kedge.engine.timeline.recovering import give_up_calls
-
         end = partial(
             take_over,
             session_id,
@@ -314,9 +286,23 @@ class Runs:
             is_alive=is_alive,
             now=self._clock.now(),
             error=error,
-            closing=partial(give_up_calls, session_id, reason),
         )
-        return await self._store.write_bulk(end)
+        try:
+            async with self._closing(session_id) as ends:
+                if ends is not None:
+                    end = partial(end, closing=ends.record, notes=ends.notes)
+                return await self._store.write_bulk(end)
+        except (StoreError, EngineClosed, RootBusy):
+            raise
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, it does not keep the session
+            _log.exception("what the run of %s did cannot be found out", session_id)
+            # Only programs that take snapshots wait for what it imports.
+            from kedge.engine.timeline.recovering import give_up_calls
+
+            reason = str(trouble)
+            return await self._store.write_bulk(
+                partial(end, closing=partial(give_up_calls, session_id, reason))
+            )
 
     async def _end_left(self, session_id: str, is_alive: IsAlive) -> bool:
         """End the processes that a run left behind; tells whether it is still there to be ended."""

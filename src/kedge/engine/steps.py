@@ -9,6 +9,7 @@ import msgspec
 
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, RootBusy
+from kedge.domain.failpoints import reach
 from kedge.domain.messages import AssistantMessage, MessageModel, MessagePath, MessageTime
 from kedge.domain.parts import (
     Part,
@@ -133,6 +134,7 @@ class Step:
         fence, now = self.turn.fence, engine.clock.now()
         end = partial(finish_step, self.message, finish, patch, summary, fence=fence, now=now)
         await self.turn._write(partial(together, end, taken.record))
+        reach("step-ended")
 
     async def _patch(self) -> PatchPart | None:
         """The files that this step changed, if any and if there is a snapshot to name."""

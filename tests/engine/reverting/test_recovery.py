@@ -204,7 +204,7 @@ async def test_what_nobody_could_look_at_can_be_taken_back(
 
     with monkeypatch.context() as patched:
         patched.setattr(engine, "snapshots_of", refuse)
-        await engine.reverts.recover()
+        await engine.recovery.recover()
     assert names(folder) == []
     await session.unrevert()
     assert names(folder) == ["a"]

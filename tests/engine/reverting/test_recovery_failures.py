@@ -227,12 +227,12 @@ async def test_a_plan_that_is_gone_by_now(place: Place, folder: Path) -> None:
         await other.recovery.recover()
         put(folder / "old", "by a person\n")
         log = await stored_log(engine)
-        await engine.reverts._recovery._carry_through(plan)
+        await engine.reverts._unfinished._carry_through(plan)
         assert (folder / "old").read_text() == "by a person\n"
         assert await stored_log(engine) == log
         await session.delete()
         await engine.store.write(partial(purge_session, session.id, 2**62))
-        await engine.reverts._recovery._carry_through(plan)
+        await engine.reverts._unfinished._carry_through(plan)
         assert (folder / "old").read_text() == "by a person\n"
 
 

@@ -31,7 +31,6 @@ from kedge.store.verbs.plans import (
     StoredPlan,
     open_plans,
     plan_steps,
-    unfinished_plans,
 )
 from kedge.store.verbs.projects import project_of
 from kedge.store.verbs.reverts import Finish, finish_plan
@@ -49,20 +48,11 @@ _PATIENCE = 600_000
 """Milliseconds that the machine of an unfinished plan has to come back."""
 
 
-class Recovery:
-    """Carries through what was interrupted."""
+class Unfinished:
+    """Plans that were interrupted."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-
-    async def recover(self) -> None:
-        """Carry through the plans of owners that are gone, on whatever session; one that cannot be
-        now is tried again, and keeps no other from its turn."""
-        for plan in await self._engine.store.read(unfinished_plans):
-            try:
-                await self._carry_through(plan)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others have their turn
-                _log.warning("a revert of %s is still unfinished: %s", plan.session_id, error)
 
     async def recover_session(self, session_id: str) -> None:
         """Carry through the plans of one session, if their owners are gone; raises what keeps one

@@ -18,7 +18,7 @@ from kedge.engine.reverting.leasing import Lease, leased
 from kedge.engine.reverting.material import Material, material_of_revert, material_of_unrevert
 from kedge.engine.reverting.preparing import Prepared, Preparing
 from kedge.engine.reverting.receipts import nothing_done
-from kedge.engine.reverting.recovering import Recovery
+from kedge.engine.reverting.recovering import Unfinished
 from kedge.engine.timeline.formats import declared_data, stored
 from kedge.engine.undo.planning import Strategy
 from kedge.snapshot.values import State
@@ -48,7 +48,7 @@ class Reverts:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._recovery = Recovery(engine)
+        self._unfinished = Unfinished(engine)
 
     async def revert(
         self, session: "Session", message_id: str, part_id: str | None, asked: Asked
@@ -62,7 +62,7 @@ class Reverts:
         if asked.dry_run:
             # As for a real one: what a dead process left is put in order first.
             await self._engine.runs.end_dead_run(session.id)
-            await self._recovery.recover_session(session.id)
+            await self._unfinished.recover_session(session.id)
             material = await self._of_revert(session, boundary)
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(boundary) as prepared:
@@ -72,7 +72,7 @@ class Reverts:
     async def _revert(
         self, session: "Session", message_id: str, part_id: str | None, asked: Asked
     ) -> Receipt:
-        await self._recovery.recover_session(session.id)
+        await self._unfinished.recover_session(session.id)
         async with leased(self._engine, session.id) as lease:
             await session.refresh()
             find = partial(find_boundary, session.id, message_id, part_id)
@@ -97,7 +97,7 @@ class Reverts:
         return await to_the_end(self._unrevert(session))
 
     async def _unrevert(self, session: "Session") -> Receipt:
-        await self._recovery.recover_session(session.id)
+        await self._unfinished.recover_session(session.id)
         async with leased(self._engine, session.id) as lease:
             await session.refresh()
             material = await material_of_unrevert(self._engine.store, session.id, session.worktree)
@@ -118,13 +118,9 @@ class Reverts:
         """What pending reverts of a session did to files, as `git diff` text."""
         return await reverted_diff(self._engine, session)
 
-    async def recover(self) -> None:
-        """Carry through what processes that are gone left unfinished."""
-        await self._recovery.recover()
-
     async def recover_session(self, session_id: str) -> None:
         """Carry through what a process that is gone left unfinished in one session."""
-        await self._recovery.recover_session(session_id)
+        await self._unfinished.recover_session(session_id)
 
     async def _of_revert(self, session: "Session", boundary: Boundary) -> Material:
         store = self._engine.store

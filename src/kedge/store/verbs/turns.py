@@ -35,7 +35,6 @@ from kedge.store.verbs.sessions import (
 )
 from kedge.store.verbs.unanswered import (
     PromptState,
-    leave_begun,
     say_cut_off,
     set_state,
     settle_taken,
@@ -198,12 +197,13 @@ def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
 
 def leave_unanswered(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:
     """The run was broken off: what it has not begun to answer is left, or told why if nobody else
-    may answer it."""
+    may answer it. What waits for a program's own run waits on."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is None:
         taken = yield from unanswered(session_id, PromptState.TAKEN_LAST)
         yield from tell_unanswered(locked.info, taken, error, ids, now)
-    yield from leave_begun(session_id)
+    others = yield from unanswered(session_id, PromptState.TAKEN, PromptState.WAITING)
+    yield from set_state(session_id, others, PromptState.LEFT)
 
 
 def fail_taken(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:

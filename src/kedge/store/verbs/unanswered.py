@@ -64,12 +64,6 @@ def leave_prompts(session_id: str) -> Script[None]:
     yield from run("message_leave", session_id=session_id)
 
 
-def leave_begun(session_id: str) -> Script[None]:
-    """As `leave_prompts`, by a run that lives: what waits for a program's own run waits on."""
-    found = yield from unanswered(session_id, PromptState.TAKEN, PromptState.WAITING)
-    yield from set_state(session_id, found, PromptState.LEFT)
-
-
 def settle_taken(session_id: str) -> Script[None]:
     """The run answers what it has taken up."""
     yield from run("message_settle_taken", session_id=session_id)

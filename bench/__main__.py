@@ -28,6 +28,7 @@ from bench.snapshots_disk import snapshots_disk
 from bench.snapshots_first import snapshots_first, snapshots_first_compared
 from bench.snapshots_restores import snapshots_restores
 from bench.starting import starting
+from bench.steps import steps
 from bench.streams import streams_compared
 from bench.subscribers import subscribers
 
@@ -52,6 +53,7 @@ BENCHMARKS: Benchmarks = {
         session_diffs,
         reverts,
         agent,
+        steps,
         server,
     )
 }

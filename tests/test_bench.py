@@ -26,6 +26,8 @@ TARGETS = {
     "newest page of 50 messages": 1.5,
     "fork of 50 messages, 250 parts": 3,
     "snapshot, 1 changed: of 240 files / of 60 files": 3,
+    "later prompt, 80 messages / 20, model in the process": 1.5,
+    "step, 80 messages / 20, model in the process": 1.5,
 }
 LEAST = {
     "snapshot, none changed of 240 files": 1_000,
@@ -74,6 +76,9 @@ ONLY_REPORTED = {
     "last byte of 1 token until idle",
     "last byte of 200 tokens until idle",
     "processor time for each of 200 tokens",
+    "first prompt, 80 messages / 20, model in the process",
+    "longest stall, first prompt, 80 messages / 20, model in the process",
+    "step, 80 messages / 20, model by HTTP",
     "server, start until it answers",
     "server, start until it lists 30 sessions",
     "server, memory before the run",

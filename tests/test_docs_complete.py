@@ -42,7 +42,6 @@ from kedge.snapshot.opening import WAYS
 from tests.support import markdown
 
 ROOT = Path(__file__).parents[1]
-
 # What a variable of each type is called on every page, so that a method is found by its call.
 VARIABLES: dict[type, str] = {
     Engine: "engine",
@@ -166,6 +165,22 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     page.write_text("prose session.fork\n\n| `session.forks` |\n|---|\n| `session.abort()` |\n")
     names = ["session.fork", "session.forks", "session.abort", "abort"]
     assert missing(names, markdown.code(page)) == ["session.fork", "abort"]
+
+
+def test_every_threat_has_its_tests() -> None:
+    """Each row of the tables of threats names tests, and there are such tests."""
+    rows = [
+        line
+        for line in (ROOT / "docs" / "security.md").read_text().splitlines()
+        if line.startswith("| ") and not line.startswith("| what is tried |")
+    ]
+    assert len(rows) > 30
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)\|", row)) == 5, row
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row.rsplit("|", 2)[1])
+        assert named, row
+        for path, name in named:
+            assert f"def {name}(" in (ROOT / path).read_text(), (path, name)
 
 
 def test_every_route_is_on_its_page() -> None:

@@ -96,6 +96,13 @@ def _tools_of_one_prompt(lines: Lines) -> Lines:
     return [line for line in lines if line != "session.updated permission touched"]
 
 
+def _nothing_begins_for_unknown_models(lines: Lines) -> Lines:
+    """A prompt that fails before its model was asked has asked for one that is not there."""
+    is_asked = any(line.startswith("message.updated A") for line in lines)
+    error = "session.error UnknownError message"
+    return [error] if error in lines and _BUSY in lines and not is_asked else lines
+
+
 def _missing_file_in_one_text(lines: Lines) -> Lines:
     if not lines or lines[0] != "session.error UnknownError message" or len(lines) == 1:
         return lines
@@ -232,6 +239,32 @@ def _text_of_a_read_once(lines: Lines) -> Lines:
     return [line.replace("metadata=display,loaded,", "metadata=loaded,") for line in lines]
 
 
+def _empty_answers_fail(lines: Lines) -> Lines:
+    """A step in which nothing was said is tried twice more, and then an error; what each try took
+    is told."""
+    spent = [
+        [
+            f"part A1.{number} step-finish error S1",
+            "session.updated cost",
+            "message.updated A1 of U1 +tokens.total",
+        ]
+        for number in (2, 3, 4)
+    ]
+    error = "APIError isRetryable,message"
+    for at, (line, after) in enumerate(_with_next(lines)):
+        if " step-start " in line and " step-finish stop" in after:
+            return [
+                *lines[: at + 1],
+                *(*spent[0], _RETRY, _BUSY),
+                *(*spent[1], _RETRY, _BUSY),
+                *spent[2],
+                f"session.error {error}",
+                f"message.updated A1 of U1 +error +time.completed +tokens.total error={error}",
+                *lines[lines.index(_IDLE[0]) :],
+            ]
+    return lines
+
+
 DIFFERENCES = (
     Difference("no file watcher", _no_watcher),
     Difference("own command tells its exit", _own_command_tells_its_exit),
@@ -241,6 +274,7 @@ DIFFERENCES = (
     Difference("true summaries", _true_summaries),
     Difference("one session update", _one_session_update),
     Difference("tools of one prompt", _tools_of_one_prompt),
+    Difference("unknown models", _nothing_begins_for_unknown_models),
     Difference("missing file in one text", _missing_file_in_one_text),
     Difference("half words unsaid", _half_words_unsaid),
     Difference("step-start first", _step_start_first),
@@ -252,4 +286,5 @@ DIFFERENCES = (
     Difference("parts end first", _parts_end_first),
     Difference("thoughts with metadata", _more_metadata),
     Difference("text of a read once", _text_of_a_read_once),
+    Difference("empty answers fail", _empty_answers_fail),
 )

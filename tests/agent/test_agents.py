@@ -34,12 +34,26 @@ def test_build_works_and_asks_about_little(tmp_path: Path) -> None:
         ("read", ".env.local"): "ask",
         ("read", ".env.example"): "allow",
         ("external_directory", "/etc/*"): "ask",
-        ("external_directory", f"{tmp_path.resolve()}/tool-output/ses_1/*"): "allow",
+        ("external_directory", f"{tmp_path.resolve()}/tool-output/ses_1/*"): "ask",
         ("doom_loop", "bash"): "ask",
         ("question", "*"): "allow",
     }
     found = {key: action(agents, "build", *key) for key in expected}
     assert found == expected
+
+
+def test_a_session_reads_its_own_outputs_unasked(tmp_path: Path) -> None:
+    """And no other's, unless people say otherwise; a folder that reads as a pattern means none."""
+    outputs = f"{tmp_path.resolve()}/tool-output"
+    rulebook = Agents(Config(), tmp_path).rulebook("build", session="ses_1")
+    assert rulebook.decide("external_directory", f"{outputs}/ses_1/*").action == "allow"
+    assert rulebook.decide("external_directory", f"{outputs}/ses_12/*").action == "ask"
+    assert rulebook.decide("external_directory", f"{outputs}/*").action == "ask"
+    denies = Config(permission=(rule("external_directory", "*", "deny"),))
+    denied = Agents(denies, tmp_path).rulebook("build", session="ses_1")
+    assert denied.decide("external_directory", f"{outputs}/ses_1/*").action == "deny"
+    odd = Agents(Config(), tmp_path / "a*").rulebook("build", session="ses_1")
+    assert odd.decide("external_directory", f"{tmp_path}/ab/tool-output/ses_1/*").action == "ask"
 
 
 def test_plan_changes_nothing(tmp_path: Path) -> None:

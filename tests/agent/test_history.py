@@ -1,12 +1,15 @@
 """What the model is told of the conversation, and that providers accept it whatever happened."""
 
 import asyncio
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kedge.agent.history import NO_WORDS, turns_of
+from kedge.agent.history import NO_ANSWER, NO_WORDS, NOT_ANSWERED, NOT_RUN, ModelTurn, turns_of
 from kedge.domain.events import PermissionAsked
+from kedge.domain.failures import Failure, not_run
 from kedge.domain.messages import (
     AssistantMessage,
     MessageModel,
@@ -18,6 +21,8 @@ from kedge.domain.messages import (
 from kedge.domain.parts import Part, ReasoningPart, TextPart, ToolPart, ToolPending
 from kedge.domain.sessions import NO_TOKENS
 from kedge.model.port import AssistantTurn, Text, ToolResult, ToolUse, UserTurn
+from kedge.store.verbs.growth import PlacedMessage
+from kedge.store.verbs.unanswered import PromptState
 from tests.agent.world import Scene, World, check_closed, text_of
 from tests.support import model_server as says
 from tests.support.model_server import Cut, ModelServer, Refusal, Reply, Request, Wait, answer
@@ -111,9 +116,10 @@ ENDINGS: dict[str, tuple[list[Reply], Any]] = {
     "cut in a call": ([answer(BROKEN, Cut()), FINE], _nothing),
     "arguments that are no JSON": ([answer(BROKEN), FINE], _nothing),
     "a tool that is not there": ([answer(says.Call.of("fly")), FINE], _nothing),
-    "only a thought": ([answer(says.Thinking.of("hm", signature="x"))], _nothing),
-    "nothing at all": ([answer()], _nothing),
-    "only blanks": ([answer(says.Text.of("  \n"))], _nothing),
+    # Each is asked for twice more.
+    "only a thought": ([answer(says.Thinking.of("hm", signature="x"))] * 3, _nothing),
+    "nothing at all": ([answer()] * 3, _nothing),
+    "only blanks": ([answer(says.Text.of("  \n"))] * 3, _nothing),
 }
 
 
@@ -135,8 +141,13 @@ async def test_the_next_request_is_accepted(world: World, npm: str, how: str) ->
             assert server.requests[-1].prompt.endswith("and on")
 
 
-def person(id: str, *texts: str, **fields: Any) -> MessageWithParts:  # noqa: ANN401 - of a part
-    """A prompt."""
+def person(
+    id: str,
+    *texts: str,
+    state: PromptState = PromptState.SETTLED,
+    **fields: Any,  # noqa: ANN401 - of a part
+) -> PlacedMessage:
+    """A prompt; its place is its id."""
     info = UserMessage(
         id=id,
         sessionID="ses",
@@ -145,13 +156,14 @@ def person(id: str, *texts: str, **fields: Any) -> MessageWithParts:  # noqa: AN
         model=MessageModel(providerID="p", modelID="m"),
     )
     parts: list[Part] = [
-        TextPart(text=text, **_ids(id, n), **fields) for n, text in enumerate(texts)
+        TextPart(text=text, **part_ids(id, n), **fields) for n, text in enumerate(texts)
     ]
-    return MessageWithParts(info=info, parts=parts)
+    message = MessageWithParts(info=info, parts=parts)
+    return PlacedMessage(message=message, pos=int(id), state=state)
 
 
-def model(id: str, parent: str, *parts: Part) -> MessageWithParts:
-    """An answer."""
+def model(id: str, parent: str, *parts: Part, error: Failure | None = None) -> PlacedMessage:
+    """An answer; its place is its id."""
     info = AssistantMessage(
         id=id,
         sessionID="ses",
@@ -164,54 +176,120 @@ def model(id: str, parent: str, *parts: Part) -> MessageWithParts:
         cost=0,
         tokens=NO_TOKENS,
         time=MessageTime(created=0, completed=1),
+        error=error,
     )
-    return MessageWithParts(info=info, parts=list(parts))
+    return PlacedMessage(message=MessageWithParts(info=info, parts=list(parts)), pos=int(id))
 
 
-def _ids(message: str, n: int) -> dict[str, Any]:
+def part_ids(message: str, n: int) -> dict[str, Any]:
+    """Where a part is."""
     return {"id": f"{message}-{n}", "sessionID": "ses", "messageID": message}
 
 
 def said(id: str, text: str) -> TextPart:
     """Words of a model."""
-    return TextPart(text=text, **_ids(id, 0))
+    return TextPart(text=text, **part_ids(id, 0))
 
 
-def words(messages: list[MessageWithParts]) -> list[str]:
+def words(messages: list[PlacedMessage], prompts: Collection[str] = ()) -> list[str]:
     """The turns in short."""
-    found = []
-    for turn in turns_of(messages):
-        side = "M" if isinstance(turn, AssistantTurn) else "P"
-        texts = [each.text for each in turn.content if isinstance(each, Text)]
-        found.append(f"{side}: {' '.join(texts)}")
-    return found
+    return [short(turn) for turn in turns_of(messages, prompts)]
 
 
-def test_people_and_model_take_turns() -> None:
-    """What several people said in a row is one turn."""
-    messages = [person("1", "a", "b"), person("2", "c"), model("3", "2", said("3", "d"))]
-    assert words([*messages, person("4", "e")]) == ["P: a b c", "M: d", "P: e"]
+def short(turn: ModelTurn) -> str:
+    """A turn in short."""
+    side = "M" if isinstance(turn, AssistantTurn) else "P"
+    texts = [each.text for each in turn.content if isinstance(each, Text)]
+    return f"{side}: {' '.join(texts)}"
+
+
+def test_what_is_asked_together_is_one_turn() -> None:
+    """So are notes and the prompt that they are read with."""
+    for state in (PromptState.JOINED, PromptState.NOTE):
+        messages = [person("1", "a", "b", state=state), person("2", "c")]
+        messages.append(model("3", "2", said("3", "d")))
+        assert words([*messages, person("4", "e")]) == ["P: a b c", "M: d", "P: e"]
+
+
+def test_what_nobody_answered_stands_alone() -> None:
+    """Else the model would do it with what is asked next."""
+    for state in (PromptState.SETTLED, PromptState.FAILED):
+        messages = [
+            person("1", "a", state=state),
+            person("2", "b"),
+            model("3", "2", said("3", "c")),
+        ]
+        assert words(messages) == ["P: a", f"M: {NOT_ANSWERED}", "P: b", "M: c"]
 
 
 def test_a_prompt_stands_behind_the_answer_it_came_during() -> None:
     """It may be stored before that answer begins, or between two of its steps."""
-    one, two = person("1", "one"), person("2", "two")
-    step, last = model("3", "1", said("3", "A")), model("4", "1", said("4", "B"))
-    expected = ["P: one", "M: A", "M: B", "P: two"]
-    assert words([one, two, step, last]) == expected
-    assert words([one, step, two, last]) == expected
-    assert words([one, step, last, two]) == expected
-    answered = model("5", "2", said("5", "C"))
-    assert words([one, two, step, last, answered]) == [*expected, "M: C"]
+    step, last = said("0", "A"), said("0", "B")
+    expected = ["P: one", "M: A B", "P: two"]
+    orders: list[list[PlacedMessage]] = [
+        [person("1", "one"), person("2", "two"), model("3", "1", step), model("4", "1", last)],
+        [person("1", "one"), model("2", "1", step), person("3", "two"), model("4", "1", last)],
+        [person("1", "one"), model("2", "1", step), model("3", "1", last), person("4", "two")],
+    ]
+    for messages in orders:
+        assert words(messages) == expected
+        (two,) = [each for each in messages if each.message.info.id != "1" and not _answers(each)]
+        answered = model("5", two.message.info.id, said("5", "C"))
+        assert words([*messages, answered]) == [*expected, "M: C"]
+
+
+def _answers(each: PlacedMessage) -> bool:
+    return isinstance(each.message.info, AssistantMessage)
+
+
+def test_a_note_stands_where_it_was_read() -> None:
+    """The step behind it knew it."""
+    call = ToolPart(tool="x", callID="c", state=ToolPending(input={}, raw=""), **part_ids("2", 0))
+    messages = [person("1", "a"), model("2", "1", call), person("3", "n", state=PromptState.NOTE)]
+    before = words(messages)
+    assert before == ["P: a", "M: ", "P: n"]
+    assert words([*messages, model("4", "1", said("4", "b"))]) == [*before, "M: b"]
+    early = [person("1", "a"), person("2", "n", state=PromptState.NOTE)]
+    assert words([*early, model("3", "1", said("3", "b"))]) == ["P: a n", "M: b"]
 
 
 def test_a_prompt_that_waited_stands_behind_a_command() -> None:
-    """What ran before the prompt was taken up is no answer to it."""
-    waited, command = person("1", "waited"), person("2", "a command")
-    ran = model("3", "2", said("3", "done"))
-    told = turns_of([waited, command, ran, person("4", "new")], ["1", "4"])
-    texts = [[each.text for each in turn.content if isinstance(each, Text)] for turn in told]
-    assert texts == [["a command"], ["done"], ["waited", "new"]]
+    """What ran before the prompt was taken up is no answer to it, then and later."""
+    command, ran = person("2", "a command"), model("3", "2", said("3", "done"))
+    waited = person("1", "waited", state=PromptState.TAKEN)
+    expected = ["P: a command", "M: done", "P: waited"]
+    assert words([waited, command, ran], ["1"]) == expected
+    answered = [person("1", "waited"), command, ran, model("4", "1", said("4", "so"))]
+    assert words(answered) == [*expected, "M: so"]
+
+
+def test_a_prompt_that_waits_is_not_told() -> None:
+    """Nor one that nobody runs and that has yet to be told so."""
+    for state in (PromptState.WAITING, PromptState.LEFT, PromptState.SPENT, PromptState.TAKEN):
+        waiting = person("1", "waits", state=state)
+        assert words([waiting, person("2", "a"), model("3", "2", said("3", "b"))]) == [
+            "P: a",
+            "M: b",
+        ]
+
+
+def test_a_prompt_that_is_told_late_why_nobody_ran_it() -> None:
+    """It stands with what it is told, and not where it waited."""
+    messages = [person("1", "spent"), person("2", "a"), model("3", "2", said("3", "b"))]
+    told = model("4", "1", error=not_run("its process ended"))
+    later = [*messages, told, person("5", "c")]
+    assert words(later) == ["P: a", "M: b", "P: spent", f"M: {NOT_RUN}", "P: c"]
+
+
+def test_a_prompt_that_is_told_in_the_middle_of_another_run() -> None:
+    """The request of that run still ends with what the model has to answer."""
+    call = ToolPart(tool="x", callID="c", state=ToolPending(input={}, raw=""), **part_ids("2", 0))
+    messages = [person("1", "a"), model("2", "1", call), person("3", "withdrawn")]
+    messages.append(model("4", "3", error=not_run("nobody waits")))
+    sent = words(messages)
+    assert sent == ["P: a", "M: ", "P: "]
+    later = [*messages, model("5", "1", said("5", "b")), person("6", "c")]
+    assert words(later) == [*sent, "M: b", "P: withdrawn", f"M: {NOT_RUN}", "P: c"]
 
 
 def test_an_answer_to_a_message_that_is_gone_keeps_its_place() -> None:
@@ -220,15 +298,25 @@ def test_an_answer_to_a_message_that_is_gone_keeps_its_place() -> None:
     assert words(messages) == ["P: one", "M: A", "P: two"]
 
 
+def test_a_person_begins() -> None:
+    """Providers refuse a conversation that the model begins, because the first prompt is gone."""
+    messages = [model("2", "1", said("2", "A")), person("3", "two")]
+    assert words(messages) == [f"P: {NO_WORDS[0].text}", "M: A", "P: two"]
+
+
 def test_only_what_is_meant_for_the_model_is_told() -> None:
     """Texts that are empty or marked as ignored are left out."""
-    assert words([person("1", "", "a"), person("2", "hidden", ignored=True)]) == ["P: a"]
+    first = person("1", "", "a", state=PromptState.JOINED)
+    assert words([first, person("2", "hidden", ignored=True)]) == ["P: a"]
 
 
 def test_a_call_that_is_still_open_has_a_result() -> None:
     """A provider would refuse it otherwise."""
     call = ToolPart(
-        tool="bash", callID="c", state=ToolPending(input={"command": "x"}, raw=""), **_ids("2", 0)
+        tool="bash",
+        callID="c",
+        state=ToolPending(input={"command": "x"}, raw=""),
+        **part_ids("2", 0),
     )
     asked, answered = turns_of([person("1", "a"), model("2", "1", call)])[1:]
     assert isinstance(asked, AssistantTurn)
@@ -241,15 +329,19 @@ def test_a_call_that_is_still_open_has_a_result() -> None:
 
 def test_a_thought_alone_is_not_told() -> None:
     """Providers refuse a message that only thinks."""
-    thought = ReasoningPart(text="hm", metadata=None, time=None, **_ids("2", 0))  # type: ignore[arg-type]  # an old part has no time
-    assert words([person("1", "a"), model("2", "1", thought), person("3", "b")]) == ["P: a b"]
+    thought = ReasoningPart(text="hm", metadata=None, time=None, **part_ids("2", 0))  # type: ignore[arg-type]  # an old part has no time
+    assert words([person("1", "a"), model("2", "1", thought), person("3", "b")]) == [
+        "P: a",
+        f"M: {NO_ANSWER}",
+        "P: b",
+    ]
 
 
 def test_prompts_that_are_answered_now_are_marked() -> None:
     """What was typed, and neither older prompts nor what kedge added to them."""
-    shown = person("2", "typed")
-    added = TextPart(text="added", synthetic=True, **_ids("2", 9))
-    messages = [person("1", "old"), MessageWithParts(info=shown.info, parts=[*shown.parts, added])]
+    shown = person("2", "typed", state=PromptState.TAKEN)
+    shown.message.parts.append(TextPart(text="added", synthetic=True, **part_ids("2", 9)))
+    messages = [person("1", "old", state=PromptState.NOTE), shown]
     (turn,) = turns_of(messages, ["2"])
     assert isinstance(turn, UserTurn)
     marked = [each.text for each in turn.content if isinstance(each, Text) and each.is_prompt]
@@ -261,6 +353,7 @@ def test_somebody_speaks_between_two_answers() -> None:
     nothing = f"P: {NO_WORDS[0].text}"
     told = [person("1", " \n"), model("2", "1", said("2", "one")), person("3", "", ignored=True)]
     assert words(told) == [nothing, "M: one", nothing]
+    told[-1] = replace(told[-1], state=PromptState.JOINED)
     assert words([*told, person("4", "two")]) == [nothing, "M: one", "P: two"]
 
 
@@ -268,7 +361,7 @@ def test_calls_have_names_that_every_provider_takes() -> None:
     """Their ids are unique in the conversation, and the names of tools are plain."""
     given = [("call_0", "multi_tool_use.parallel"), ("call_0", ""), ("", "x" * 99)]
     calls = [
-        ToolPart(tool=name, callID=id, state=ToolPending(input={}, raw=""), **_ids("2", n))
+        ToolPart(tool=name, callID=id, state=ToolPending(input={}, raw=""), **part_ids("2", n))
         for n, (id, name) in enumerate(given)
     ]
     (_, answer, results) = turns_of([person("1", "a"), model("2", "1", *calls)])
@@ -279,3 +372,13 @@ def test_calls_have_names_that_every_provider_takes() -> None:
     assert isinstance(results, UserTurn)
     heard = [each for each in results.content if isinstance(each, ToolResult)]
     assert [(each.call_id, each.name) for each in heard] == [(u.call_id, u.name) for u in uses]
+
+
+def test_calls_that_are_named_as_others_would_be() -> None:
+    """A name that is made up is no other call's name."""
+    calls = [
+        ToolPart(tool="x", callID=id, state=ToolPending(input={}, raw=""), **part_ids("2", n))
+        for n, id in enumerate(["a", "a_2", "a"])
+    ]
+    answer = turns_of([person("1", "a"), model("2", "1", *calls)])[1]
+    assert len({each.call_id for each in answer.content if isinstance(each, ToolUse)}) == 3

@@ -1,16 +1,14 @@
 """The loop: what each prompt may choose, how steps follow each other, and where they end."""
 
 import asyncio
-from typing import Any
+import json
 
 import pytest
 
-from kedge.agent import AgentSettings, Call, Output, loop, tool
+from kedge.agent import AgentSettings, Call, Output, tool
 from kedge.domain.events import PermissionAsked, QuestionAsked
 from kedge.domain.messages import MessageModel, UserMessage
 from kedge.domain.parts import ToolCompleted
-from kedge.store.script import Script
-from kedge.store.verbs.messages import MessagePage, message_page
 from tests.agent.world import (
     QUICK,
     Scene,
@@ -26,32 +24,13 @@ from tests.support.model_server import ModelServer, Reply, Request, Text, Thinki
 
 FINE = answer(Text.of("fine"))
 PROTOCOLS = ["openai-compatible", "anthropic"]
+WIRES = [*PROTOCOLS, "openai", "google"]
 
 
 def looking(request: Request) -> Reply:
     """A model that never stops to look at something new."""
     called = Called.of("glob", pattern=f"*.{request.rounds}")
-    return answer(called) if request.tools else answer(Text.of("so far"))
-
-
-async def test_the_history_is_read_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many steps a turn has, and however long the conversation is already."""
-    read: list[int] = []
-
-    def counted(*given: Any, **options: Any) -> Script[MessagePage]:  # noqa: ANN401 - as message_page
-        page = yield from message_page(*given, **options)
-        read.append(len(page.messages))
-        return page
-
-    monkeypatch.setattr(loop, "message_page", counted)
-    monkeypatch.setattr(loop, "_PAGE", 3)
-    async with world.at_work() as scene:
-        for number in range(4):
-            await scene.prompt(f"say {number}")
-        before = len(await scene.messages())
-        read.clear()
-        await scene.prompt("write a.txt a\nwrite b.txt b\nwrite c.txt c\nsay done")
-        assert before + 1 < sum(read) <= len(await scene.messages())
+    return answer(called) if request.may_call else answer(Text.of("so far"))
 
 
 @pytest.mark.parametrize("npm", PROTOCOLS)
@@ -126,7 +105,7 @@ async def test_a_prompt_may_leave_tools_out(
             await scene.prompt("go")
             first, second = (set(each.tools) for each in server.requests)
             assert first == (second if offered is None else offered)
-            assert {"write", "edit", "apply_patch", "bash", "read"} <= second
+            assert {"write", "edit", "bash", "read"} <= second
 
 
 async def test_a_tool_that_was_left_out_cannot_be_called(world: World) -> None:
@@ -158,14 +137,27 @@ async def test_plan_changes_nothing(world: World, name: str) -> None:
 
 
 async def test_plan_asks_before_it_runs_commands(world: World) -> None:
-    """A shell can write files as well as an editor can."""
+    """A shell can write files as well as an editor can; what surely does so is refused."""
     async with world.at_work() as scene:
-        caller = asyncio.create_task(scene.prompt("bash echo two > a.txt", agent="plan"))
+        await scene.prompt("bash echo two > a.txt", agent="plan")
+        assert await scene.engine.asks.permissions() == []
+        assert world.read("a.txt") == "one\n"
+        caller = asyncio.create_task(scene.prompt("bash ./write-it two", agent="plan"))
         asked = await scene.heard.asked(PermissionAsked)
         assert asked.permission == "bash"
         await scene.engine.asks.reply_permission(asked.id, "reject")
         await caller
+        await check_closed(scene)
+
+
+async def test_plan_asks_nobody_about_a_command_that_surely_writes(world: World) -> None:
+    """It is an edit, which is denied."""
+    async with world.at_work() as scene:
+        await scene.prompt("bash echo two > a.txt", agent="plan")
         assert world.read("a.txt") == "one\n"
+        first, *_ = await scene.answers()
+        assert error_of(tools_of(first)[0])
+        assert scene.heard.of(PermissionAsked) == []
         await check_closed(scene)
 
 
@@ -217,16 +209,44 @@ async def test_a_client_may_name_the_message(world: World) -> None:
         assert isinstance((await scene.session.message(id)).info, UserMessage)
 
 
-async def test_the_last_step_has_no_tools(world: World) -> None:
-    """The model is told that it is the last, and says what there is."""
+@pytest.mark.parametrize("npm", WIRES)
+async def test_the_last_step_calls_no_tools(world: World, npm: str) -> None:
+    """The model is told so after all else, and what it was told before is as it was: the tools that
+    it called are still there."""
     async with ModelServer(looking) as server:
-        world.use(server)
+        world.use(server, npm=npm)
         async with world.at_work(settings=AgentSettings(steps=3)) as scene:
             assert text_of(await scene.prompt("go")) == "so far"
-            assert [bool(each.tools) for each in server.requests] == [True, True, False]
-            assert "last step" in server.requests[2].system
-            assert "last step" not in server.requests[1].system
+            assert [each.may_call for each in server.requests] == [True, True, False]
+            before, last = server.requests[1:]
+            assert (last.tools, last.system) == (before.tools, before.system)
+            assert "last step" in last.prompt
+            assert "last step" not in before.prompt
             await check_closed(scene)
+            await scene.prompt("again")
+            assert "last step" not in json.dumps(server.requests[3].body)
+
+
+@pytest.mark.parametrize("npm", WIRES)
+async def test_a_call_in_the_last_step_is_not_done(world: World, npm: str) -> None:
+    """A model that calls all the same hears of it with the next prompt, and the turn ends."""
+    called = Called.of("write", filePath="a.txt", content="two")
+    async with ModelServer([answer(called), FINE]) as server:
+        world.use(server, npm=npm)
+        async with world.at_work(settings=AgentSettings(steps=1)) as scene:
+            found = await scene.prompt("go")
+            assert "last step" in error_of(tools_of(found)[0])
+            assert len(server.requests) == 1
+            assert world.read("a.txt") == "one\n"
+            await check_closed(scene)
+            assert text_of(await scene.prompt("and?")) == "fine"
+
+
+async def test_the_last_step_of_the_offline_model(world: World) -> None:
+    """It obeys as well."""
+    async with world.at_work(settings=AgentSettings(steps=1)) as scene:
+        await scene.prompt("write a.txt two")
+        assert world.read("a.txt") == "one\n"
 
 
 async def test_an_agent_may_have_a_step_limit_of_its_own(world: World) -> None:

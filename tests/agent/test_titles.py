@@ -107,6 +107,18 @@ async def test_a_small_model_that_is_not_there_fails_nothing_else(world: World) 
             assert text_of(await scene.prompt("go")) == "fine"
 
 
+@pytest.mark.parametrize("small", ["scripted/mistyped", "anthropic/claude-haiku-5-5"])
+async def test_a_small_model_that_cannot_be_asked(world: World, small: str) -> None:
+    """The title comes from the model of the answer, and nobody is told."""
+    async with ModelServer([FINE]) as server:
+        world.use(server, small_model=small)
+        async with world.at_work(title=None) as scene:
+            await scene.prompt("go")
+            await titled(scene, "Scripted title")
+            assert server.titles[0].body["model"] == "spoken"
+            assert scene.errors() == []
+
+
 async def test_only_what_was_typed_is_named(world: World) -> None:
     """What kedge put beside a file is not, and a prompt of files alone gets no title."""
     file = {"type": "file", "mime": "text/plain", "url": (world.folder / "a.txt").as_uri()}

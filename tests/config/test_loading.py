@@ -101,6 +101,7 @@ def test_everything_that_is_known(scene: Scene) -> None:
             "shell": "/bin/zsh",
             "instructions": ["a.md", "~/b.md"],
             "tools": {"glob": False},
+            "tool_output": {"max_lines": 10},
             "provider": {
                 "a": {
                     "npm": "@ai-sdk/openai-compatible",
@@ -130,6 +131,7 @@ def test_everything_that_is_known(scene: Scene) -> None:
     assert (config.enabled_providers, config.disabled_providers) == (("a",), ("z",))
     assert (config.snapshot, config.share, config.username) == (False, "disabled", "me")
     assert config.shell == "/bin/zsh"
+    assert (config.tool_output.max_bytes, config.tool_output.max_lines) == (51_200, 10)
     assert [each.pattern for each in config.instructions] == ["a.md", f"{scene.home}/b.md"]
     assert provider.options == {"baseURL": "http://x", "timeout": False, "more": [1]}
     assert (provider.env, provider.whitelist) == (("A_KEY",), ("b",))
@@ -328,6 +330,12 @@ def test_words_that_are_not_known_are_left_out(scene: Scene) -> None:
         ('{"instructions": ["a",\n1]}', 2, "instructions[1]", "expected a string"),
         ('{"instructions": "a"}', 1, "instructions", "expected a list"),
         ('{"snapshot": "no"}', 1, "snapshot", "expected true or false"),
+        (
+            '{"tool_output": {"max_bytes": 0}}',
+            1,
+            "tool_output.max_bytes",
+            "expected a whole number from 1 on",
+        ),
         (
             '{"agent": {"plan": {"steps": 0}}}',
             1,

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from kedge.config.instructions import instruction_files
 from kedge.config.reading import LARGEST_CONFIG
-from kedge.config.values import Config, Instruction
+from kedge.config.values import Config, Instruction, ToolOutputConfig
 from kedge.domain.errors import ConfigInvalid
 from kedge.domain.permission_rules import Rulebook
 from tests.config.scene import Scene, everybody, put, rule
@@ -242,6 +243,20 @@ def test_what_the_user_chose_to_be_strict_about_stays(scene: Scene) -> None:
     assert config.agent["build"].steps == 5
     keys = ["default_agent", "share", "agent.build.steps"]
     assert config.notices == tuple(f"{path}: {key} {TRUST}" for key in keys)
+
+
+def test_an_untrusted_file_makes_outputs_shorter_only(scene: Scene) -> None:
+    """Whoever comes across it pays for what is longer; what the user chose is the most."""
+    path = scene.write({"tool_output": {"max_bytes": 60_000, "max_lines": 100, "more": 1}})
+    config = scene.load()
+    assert config.tool_output == ToolOutputConfig(max_lines=100)
+    assert config.notices == (
+        f"{path}: tool_output.max_bytes {TRUST}",
+        f"{path}: tool_output.more {TRUST}",
+    )
+    scene.own({"tool_output": {"max_bytes": 100_000, "max_lines": 50}})
+    assert scene.load().tool_output == ToolOutputConfig(max_bytes=60_000, max_lines=50)
+    assert scene.load(everybody).tool_output == ToolOutputConfig(max_bytes=60_000, max_lines=100)
 
 
 def test_rules_that_allow_are_told_of(scene: Scene) -> None:
@@ -500,15 +515,37 @@ def test_links_inside_of_the_project_are_read(scene: Scene) -> None:
     assert scene.load().model == "a/b"
 
 
-def test_a_pipe_is_refused_at_once(scene: Scene) -> None:
-    """Nobody waits for somebody to write into it, neither as a file nor as one that is included."""
+def test_a_pipe_that_is_included_is_refused_at_once(scene: Scene) -> None:
+    """Nobody waits for somebody to write into it."""
     os.mkfifo(scene.project / "pipe")
     scene.write({"agent": {"plan": {"prompt": "{file:pipe}"}}})
     with pytest.raises(ConfigInvalid, match="pipe is not a regular file"):
         scene.load()
-    os.mkfifo(scene.project / "kedge.json")
-    (scene.project / "opencode.json").unlink()
-    with pytest.raises(ConfigInvalid, match=r"kedge\.json: the file is not a regular file"):
+
+
+@pytest.mark.parametrize("name", ["opencode.json", ".opencode/opencode.jsonc", "kedge.json"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_passed_over(
+    scene: Scene, name: str, make: Callable[[Path], None]
+) -> None:
+    """A pipe or a folder holds no rule: the other files count, and a notice tells of it."""
+    (scene.project / ".opencode").mkdir()
+    make(scene.project / name)
+    scene.write({"model": "a/b"}, "kedge.jsonc")
+    config = scene.load(everybody)
+    assert (config.model, config.files) == ("a/b", (str(scene.project / "kedge.jsonc"),))
+    path = scene.project / name
+    assert config.notices == (f"{path} is ignored: it is not a regular file",)
+    (odd,) = [file for file in scene.files() if file.path == str(path)]
+    assert odd.was_read is False
+
+
+def test_a_pipe_of_the_user_is_refused_at_once(scene: Scene) -> None:
+    """Who has one wants it to count."""
+    path = scene.home / ".config" / "opencode" / "opencode.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(ConfigInvalid, match=r"opencode\.json: the file is not a regular file"):
         scene.load()
 
 

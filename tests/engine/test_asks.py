@@ -407,7 +407,7 @@ async def test_always_ends_with_a_process_that_is_killed(
 
 async def test_always_ends_with_an_engine_elsewhere_that_is_silent(any_place: Place) -> None:
     """Whether an engine of another machine lives, only its renewals tell."""
-    async with any_place.open(settings=Settings(lease_time=1000.0)) as engine:
+    async with any_place.open(settings=Settings(lease_time=10.0)) as engine:
         session = await engine.sessions.create("s")
         here = wire.decode(engine.runs.owner, Owner)
         foreign = wire.encode(msgspec.structs.replace(here, machine="another"))
@@ -423,7 +423,10 @@ async def test_always_ends_with_an_engine_elsewhere_that_is_silent(any_place: Pl
             )
             await engine.store.write(script)
             await task
-        assert await engine.asks.allowed() == []
+        async with asyncio.timeout(PATIENCE):
+            # A PostgreSQL that started less than a lease ago gives others time to renew.
+            while await engine.asks.allowed():  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.05)
         await engine.store.write(partial(renew_leases, foreign, ttl=10**6))
         assert [each.pattern for each in await engine.asks.allowed()] == ["ls *"]
         await engine.store.write(partial(renew_leases, foreign, ttl=-1))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,8 @@ from kedge.store.verbs.processes import Process, processes_of, put_process
 from tests.engine.places import Place, database_time, forge_lease
 from tests.support.watching import until, until_gone
 
+CALL, OTHER_CALL, OUTER_CALL = (f"prt_{name}{os.getpid()}" for name in "abc")
+"""Of this process of pytest alone: others look for what belongs to calls at the same time."""
 DEAD = Owner(machine="gone", boot="gone", namespace="", pid=1, start="1", engine="gone")
 
 
@@ -37,7 +40,7 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
 def start(
     started: list[subprocess.Popen[bytes]],
     line: str = "exec sleep 1000",
-    mark: str | None = "prt_1",
+    mark: str | None = CALL,
 ) -> Process:
     """A command as a dead process may have left it."""
     env = {**os.environ, **({} if mark is None else {sightings.MARK: mark})}
@@ -47,7 +50,7 @@ def start(
     assert seen is not None
     return Process(
         session_id="ses_1",
-        part_id="prt_1",
+        part_id=CALL,
         machine=machine(),
         boot=boot(),
         pid=made.pid,
@@ -58,7 +61,7 @@ def start(
 
 async def test_a_command_is_ended(started: list[subprocess.Popen[bytes]]) -> None:
     """Whether it carries its mark or not."""
-    for mark in ("prt_1", "prt_0:prt_1", "prt_2", None):
+    for mark in (CALL, f"{OUTER_CALL}:{CALL}", OTHER_CALL, None):
         known = start(started, mark=mark)
         assert known.pid in belonging([known])
         assert await end_processes([known])
@@ -106,9 +109,27 @@ async def test_what_only_has_the_number_is_left_alone(
     assert started[-1].poll() is None
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells")
+async def test_one_that_lost_its_first_thread_is_ended(
+    started: list[subprocess.Popen[bytes]],
+) -> None:
+    """It looks as if it had ended, and goes on."""
+    script = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=[1000]).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    known = start(started, f"exec {shlex.quote(sys.executable)} -c {shlex.quote(script)}")
+    stat = Path(f"/proc/{known.pid}/stat")
+    await until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+    assert belonging([known])
+    assert await end_processes([known])
+    assert started[-1].wait() == -signal.SIGTERM
+
+
 async def test_another_call_is_left_alone(started: list[subprocess.Popen[bytes]]) -> None:
     """Also one that began at the same time in the same program."""
-    one, other = start(started), replace(start(started, mark="prt_2"), part_id="prt_2")
+    one, other = start(started), replace(start(started, mark=OTHER_CALL), part_id=OTHER_CALL)
     assert await end_processes([one])
     assert started[0].wait() == -signal.SIGTERM
     assert started[1].poll() is None
@@ -127,7 +148,7 @@ async def test_nobody_ends_itself(started: list[subprocess.Popen[bytes]]) -> Non
         "mine = subprocess.Popen(['sleep', '1000'])\n"
         "beside = subprocess.Popen(['sleep', '1001'], start_new_session=True)\n"
         "shell = process(os.getppid())\n"
-        "known = Process(session_id='', part_id='prt_1', machine=machine(), boot=boot(),\n"
+        f"known = Process(session_id='', part_id='{CALL}', machine=machine(), boot=boot(),\n"
         "    pid=shell.pid, pgid=shell.group, started=shell.started)\n"
         "assert asyncio.run(end_processes([known]))\n"
         "assert mine.poll() is None and beside.poll() is None\n"

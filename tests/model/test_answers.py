@@ -1,8 +1,12 @@
 """What a provider streams comes out as kedge's events, whatever its protocol."""
 
+import pytest
+
 from kedge.domain.sessions import CacheCount, TokenCount
 from kedge.model.port import (
+    AssistantTurn,
     Finished,
+    ModelFailure,
     ReasoningDelta,
     ReasoningEnded,
     ReasoningStarted,
@@ -10,7 +14,10 @@ from kedge.model.port import (
     TextEnded,
     TextStarted,
     ToolCalled,
+    ToolResult,
     ToolStarted,
+    ToolUse,
+    UserTurn,
 )
 from tests.model.scene import (
     ANTHROPIC,
@@ -19,11 +26,12 @@ from tests.model.scene import (
     ask,
     asking,
     both_protocols,
+    every_protocol,
     finish_of,
     scripted,
     text_of,
 )
-from tests.support.model_server import Answer, Call, Text, Thinking, Usage, answer
+from tests.support.model_server import Answer, Call, Item, Text, Thinking, Usage, answer
 
 
 @both_protocols
@@ -150,12 +158,33 @@ async def test_a_server_that_calls_tools_and_says_stop() -> None:
         assert finish_of(await ask(model, asking(tools=(READ,)))).reason == "tool-calls"
 
 
+@every_protocol
+@pytest.mark.parametrize("items", [(), (Thinking.of("hm", signature="s"),)], ids=["all", "thought"])
+async def test_an_empty_answer_is_a_failure(npm: str, items: tuple[Item, ...]) -> None:
+    """A model that says nothing has not answered; it is asked again, but not ten times."""
+    async with scripted([answer(*items)], npm, reasoning=True) as (_, model):
+        with pytest.raises(ModelFailure, match="empty answer") as caught:
+            await ask(model)
+    assert caught.value.retryable
+    assert caught.value.setback == "broken"
+
+
 @both_protocols
-async def test_an_empty_answer_only_finishes(npm: str) -> None:
-    """A model that says nothing has still answered."""
-    async with scripted([answer()], npm) as (_, model):
-        events = await ask(model)
-    assert [type(event) for event in events] == [Finished]
+@pytest.mark.parametrize("id", ["claude-x", "other"])
+async def test_claude_may_say_nothing_behind_its_tools(npm: str, id: str) -> None:
+    """Its work is done; of other models, or as the answer to a prompt, that is a failure."""
+    use = ToolUse(call_id="c", name="read", input={})
+    result = ToolResult(call_id="c", name="read", output="text")
+    turns = (*asking().turns, AssistantTurn(content=(use,)), UserTurn(content=(result,)))
+    async with scripted([answer()] * 2, npm, id=id) as (_, model):
+        with pytest.raises(ModelFailure, match="empty answer"):
+            await ask(model)
+        request = asking(tools=(READ,), turns=turns)
+        if id == "other":
+            with pytest.raises(ModelFailure, match="empty answer"):
+                await ask(model, request)
+        else:
+            assert finish_of(await ask(model, request)).reason == "stop"
 
 
 @both_protocols

@@ -284,7 +284,7 @@ async def test_silence_counts_as_lost(npm: str) -> None:
             await ask(found.open(found.model("own", "m")))
         await found.aclose()
     assert caught.value.retryable
-    assert "lost" in caught.value.failure.data["message"]
+    assert "fell silent" in caught.value.failure.data["message"]
 
 
 async def test_a_price_of_the_public_list() -> None:

@@ -6,7 +6,18 @@ from email.utils import format_datetime
 import pytest
 
 from kedge.model.port import Model, ModelEvent, ModelFailure, TextDelta
-from tests.model.scene import CHAT, KEY, ask, asking, both_protocols, every_protocol, scripted
+from tests.model.scene import (
+    ANTHROPIC,
+    CHAT,
+    GOOGLE,
+    KEY,
+    RESPONSES,
+    ask,
+    asking,
+    both_protocols,
+    every_protocol,
+    scripted,
+)
 from tests.support.model_server import Cut, Fault, Junk, Refusal, Reply, Text, answer
 
 _JUNK = "event: content_block_delta\ndata: {nonsense\n\n"
@@ -101,21 +112,88 @@ async def test_a_refused_key(npm: str) -> None:
     assert not failed.retryable
 
 
+OVERFLOWS = {
+    "openai": "This model's maximum context length is 8192 tokens. However, your messages ...",
+    "anthropic": "prompt is too long: 250000 tokens > 200000 maximum",
+    "anthropic sum": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+    "bedrock": "Input is too long for requested model.",
+    "google": "The input token count (1200000) exceeds the maximum number of tokens allowed (1).",
+    "llama.cpp": "the request exceeds the available context size. try increasing the context size"
+    " or enable context shift",
+    "llama.cpp new": "request (9000 tokens) exceeds the available context size (8192 tokens), try"
+    " increasing it",
+    "vllm": "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "tgi": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: ...",
+    "tgi inputs": "Input validation error: `inputs` must have less than 1024 tokens. Given: 2000",
+    "ollama": "the input length exceeds the context length",
+    "lm studio": "Trying to keep the first 9000 tokens when context the overflows. However, the"
+    " model is loaded with context length of only 4096 tokens, which is not enough.",
+    "lm studio keep": "The number of tokens to keep from the initial prompt is greater than the"
+    " context length.",
+    "openrouter": "This endpoint's maximum context length is 131072 tokens. However, you ...",
+    "groq": "Please reduce the length of the messages or completion.",
+    "mistral": "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768"
+    " maximum context length",
+    "xai": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "moonshot": "Invalid request: Your request exceeded model token limit: 131072",
+    "minimax": "invalid params, context window exceeds limit",
+    "zai": "tokens in request more than max tokens allowed",
+    "copilot": "prompt token count of 70000 exceeds the limit of 64000",
+    "fireworks": "The prompt is too long: 140000, model maximum context length: 131071",
+}
+
+
 @both_protocols
-@pytest.mark.parametrize(
-    "message",
-    [
-        "This model's maximum context length is 8192 tokens.",
-        "prompt is too long: 250000 tokens > 200000 maximum",
-        "Input is too long for requested model.",
-    ],
-)
+@pytest.mark.parametrize("message", OVERFLOWS.values(), ids=OVERFLOWS)
 async def test_too_long_a_conversation(npm: str, message: str) -> None:
-    """A conversation that does not fit is a failure of its own."""
+    """A conversation that does not fit is a failure of its own, whoever says it."""
     failed = await failure_of(Refusal(status=400, message=message), npm)
     assert failed.failure.name == "ContextOverflowError"
     assert failed.failure.data["message"] == message
     assert not failed.retryable
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+async def test_too_long_by_any_status(status: int) -> None:
+    """llama.cpp said 500 for it, TGI says 422."""
+    refusal = Refusal(status=status, message=OVERFLOWS["llama.cpp"])
+    assert (await failure_of(refusal)).failure.name == "ContextOverflowError"
+
+
+async def test_too_long_by_its_kind() -> None:
+    """Some only say it in the kind of the error."""
+    for code in ("exceed_context_size_error", "context_length_exceeded"):
+        failed = await failure_of(Refusal(status=400, message="too big", code=code))
+        assert failed.failure.name == "ContextOverflowError"
+
+
+@pytest.mark.parametrize("message", [OVERFLOWS["lm studio"], OVERFLOWS["llama.cpp"]])
+async def test_too_long_inside_of_a_stream(message: str) -> None:
+    """Servers of one's own find out when they have already begun to answer."""
+    failed = await failure_of(answer(Fault(message=message, kind="other")))
+    assert failed.failure.name == "ContextOverflowError"
+
+
+@both_protocols
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (
+            400,
+            "max_tokens is too large: 100000. This model supports at most 4096 completion tokens",
+        ),
+        (400, "max_tokens must be at most the maximum of 4096 tokens"),
+        (400, "Unknown parameter: context"),
+        (400, "The tool description is too long"),
+        (429, "Rate limit reached for tokens per minute: too many tokens, maximum 6000 tokens"),
+        (503, "The context length cache is unavailable"),
+        (404, "There is no model with a context window of a million tokens"),
+    ],
+)
+async def test_what_only_sounds_too_long(npm: str, status: int, message: str) -> None:
+    """Shortening the conversation would not help."""
+    failed = await failure_of(Refusal(status=status, message=message), npm)
+    assert failed.failure.name == "APIError"
 
 
 async def test_a_spent_quota_is_not_retryable() -> None:
@@ -195,9 +273,9 @@ async def test_a_cut_stream(npm: str) -> None:
     assert failed.failure.data["message"].startswith("The connection to fake was lost: ")
 
 
-@both_protocols
+@pytest.mark.parametrize("npm", [ANTHROPIC, RESPONSES, GOOGLE])
 async def test_a_stream_that_just_ends(npm: str) -> None:
-    """A stream that is closed properly before its last words is not taken for a whole answer."""
+    """These protocols say when they are over; chat servers forget it, which has its own tests."""
     events, failed = await _until_failure(answer(Text.of("Half"), ends=False), npm)
     assert events[-1] == TextDelta(text="Half")
     assert failed.retryable

@@ -3,6 +3,7 @@
 import pytest
 
 from kedge.domain.sessions import CacheCount, TokenCount
+from kedge.model.catalog import Catalog
 from kedge.model.port import (
     AssistantTurn,
     Finished,
@@ -22,8 +23,28 @@ from kedge.model.port import (
     UserTurn,
 )
 from kedge.model.port import Text as Said
-from tests.model.scene import GOOGLE, READ, RESPONSES, ask, asking, finish_of, scripted, thought_of
-from tests.support.model_server import Call, Cut, Refusal, Text, Thinking, Usage, answer
+from tests.model.scene import (
+    GOOGLE,
+    READ,
+    RESPONSES,
+    ask,
+    asking,
+    config_for,
+    finish_of,
+    scripted,
+    thought_of,
+)
+from tests.support.model_server import (
+    Call,
+    Cut,
+    ModelServer,
+    Refusal,
+    Reply,
+    Text,
+    Thinking,
+    Usage,
+    answer,
+)
 
 both = pytest.mark.parametrize("npm", [RESPONSES, GOOGLE], ids=["responses", "google"])
 
@@ -155,6 +176,78 @@ async def test_a_cut_stream(npm: str, ends: bool) -> None:
         with pytest.raises(ModelFailure) as caught:
             await ask(model)
     assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("", "/v1beta"),
+        ("/", "/v1beta"),
+        ("/v1beta", "/v1beta"),
+        ("/v1beta/", "/v1beta"),
+        ("/v1", "/v1"),
+        ("/v1alpha", "/v1alpha"),
+        ("/proxy/google/v1beta", "/proxy/google/v1beta"),
+        ("/v1/account/google-ai-studio", "/v1/account/google-ai-studio"),
+    ],
+)
+async def test_googles_address_is_taken_as_it_is(
+    given: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No version is added to one that has a path, or taken from it, whatever the environment is."""
+    monkeypatch.setenv("GOOGLE_GENAI_API_VERSION", "v9")
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9/nowhere")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    async with ModelServer([answer(Text.of("x"))]) as server:
+        catalog = Catalog(config_for(f"http://127.0.0.1:{server.port}{given}", GOOGLE), {})
+        await ask(catalog.open(catalog.model("fake", "fake-model")))
+        await catalog.aclose()
+        assert server.requests[0].path == f"{asked}/models/fake-model:streamGenerateContent"
+
+
+async def test_what_openai_is_asked_for_beside_the_answer() -> None:
+    """Its cache is looked for by the conversation; thoughts are summarised, and come sealed."""
+    script = [answer(Text.of("x"))] * 2
+    async with scripted(script, RESPONSES, reasoning=True) as (server, model):
+        await ask(model, asking(conversation="ses_1"))
+        await ask(model, asking(conversation="ses_1", purpose="title"))
+        answered, titled = (request.body for request in server.requests)
+    assert answered["prompt_cache_key"] == "ses_1"
+    assert answered["reasoning"]["summary"] == "auto"
+    assert answered["include"] == ["reasoning.encrypted_content"]
+    assert "prompt_cache_key" not in titled
+    assert "summary" not in titled.get("reasoning", {})
+
+
+async def test_what_openai_is_asked_for_can_be_chosen() -> None:
+    """Options win; a model that does not think has no thoughts to summarise."""
+    options = {"promptCacheKey": "mine", "reasoningSummary": None}
+    async with scripted([answer(Text.of("x"))], RESPONSES, reasoning=True) as (server, model):
+        await ask(model, asking(conversation="ses_1", options=options))
+        chosen = server.requests[0].body
+    assert chosen["prompt_cache_key"] == "mine"
+    assert "summary" not in chosen.get("reasoning", {})
+    async with scripted([answer(Text.of("x"))], RESPONSES) as (server, model):
+        await ask(model, asking())
+        plain = server.requests[0].body
+    assert not {"prompt_cache_key", "reasoning", "include"} & set(plain)
+
+
+async def test_an_account_that_may_not_see_summaries() -> None:
+    """It is asked again without them, and from then on; another refusal is told."""
+    unverified = Refusal(status=400, message="must be verified to generate reasoning summaries")
+    wrong = Refusal(status=400, message="wrong")
+    fine = answer(Text.of("x"))
+    script: list[Reply] = [wrong, unverified, fine, fine, unverified]
+    async with scripted(script, RESPONSES, reasoning=True) as (server, model):
+        with pytest.raises(ModelFailure, match="wrong"):
+            await ask(model)
+        for _ in range(2):
+            assert finish_of(await ask(model)).reason == "stop"
+        with pytest.raises(ModelFailure, match="verified"):
+            await ask(model)
+        asked = ["summary" in each.body.get("reasoning", {}) for each in server.requests]
+    assert asked == [True, True, False, False, False]
 
 
 async def test_nothing_is_kept_at_openai() -> None:

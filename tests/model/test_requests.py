@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kedge.agent.tools.builtin import BUILTIN
 from kedge.config.values import LimitConfig
 from kedge.model.port import (
     AssistantTurn,
@@ -21,11 +22,13 @@ from kedge.model.port import (
 from tests.model.scene import (
     ANTHROPIC,
     CHAT,
+    GOOGLE,
     KEY,
     READ,
     ask,
     asking,
     both_protocols,
+    every_protocol,
     scripted,
     thought_of,
 )
@@ -73,14 +76,32 @@ async def test_the_key_arrives(npm: str) -> None:
     assert {key for key, value in headers.items() if KEY in value} == names
 
 
-@both_protocols
+@every_protocol
 async def test_tools_arrive_with_their_schemas_as_they_are(npm: str) -> None:
-    """Name, description and schema of a tool are not touched."""
-    got = await sent(asking(tools=(READ,)), npm)
-    tool = got.body["tools"][0]
-    tool = tool["function"] if npm == CHAT else tool
-    assert (tool["name"], tool["description"]) == (READ.name, READ.description)
-    assert tool["parameters" if npm == CHAT else "input_schema"] == READ.parameters
+    """Name, description and schema of each tool are not touched."""
+    specs = (READ, *(tool.spec for tool in BUILTIN if tool.name != READ.name))
+    got = await sent(asking(tools=specs), npm)
+    told = got.body["tools"]
+    if npm == GOOGLE:
+        told = [one for tool in told for one in tool["functionDeclarations"]]
+    told = [tool.get("function", tool) for tool in told]
+    assert [(tool["name"], tool["description"]) for tool in told] == [
+        (spec.name, spec.description) for spec in specs
+    ]
+    schemas = ("parameters", "input_schema", "parameters_json_schema")
+    found = [next(tool[key] for key in schemas if key in tool) for tool in told]
+    assert found == [spec.parameters for spec in specs]
+
+
+@every_protocol
+async def test_tools_that_must_not_be_called_are_told_all_the_same(npm: str) -> None:
+    """Providers want to know the tools that were called before, and cache them."""
+    free = await sent(asking(tools=(READ,)), npm)
+    bound = await sent(asking(tools=(READ,), tool_choice="none"), npm)
+    assert (free.may_call, bound.may_call) == (True, False)
+    assert bound.body["tools"] == free.body["tools"]
+    without = await sent(asking(tool_choice="none"), npm)
+    assert not {"tools", "tool_choice", "toolConfig"} & set(without.body)
 
 
 async def test_calls_and_results_round_trip_in_chat_completions() -> None:
@@ -222,6 +243,21 @@ async def test_empty_texts_and_turns_are_left_out() -> None:
     )
     texts = [block["text"] for message in got.body["messages"] for block in message["content"]]
     assert texts == ["one", "two"]
+
+
+@every_protocol
+async def test_a_conversation_that_begins_with_nothing(npm: str) -> None:
+    """Nothing stands in for what nobody said."""
+    got = await sent(
+        conversation(
+            UserTurn(content=(Text(text=""),)),
+            AssistantTurn(content=(Text(text="one"),)),
+            UserTurn(content=(Text(text="two"),)),
+            system=("Be brief.",),
+        ),
+        npm,
+    )
+    assert (got.system, got.prompt) == ("Be brief.", "two")
 
 
 async def test_an_image_arrives_in_chat_completions() -> None:

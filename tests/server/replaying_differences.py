@@ -20,9 +20,13 @@ from tests.server.replaying_reading import (
 from tests.server.replaying_recordings import Act, Step
 
 _UNKNOWN_ERROR = "UnknownError"
+_TOUCHED = "session.updated touched"
+_AFTER_UNKNOWN = "question Which colour?|Red|Blue"
+"""The first prompt after one for a model that is not there."""
 _IDLE = ["session.status idle", "session.idle"]
 _DELTA = "delta A1.2 text"
 _FINISHED = "message.updated A1 of U1 +finish +tokens.total finish=stop"
+_ALLOWED_ORIGIN = "access-control-allow-origin"
 _LATER = re.compile(r"/(share|summarize|command|init)$")
 _PROJECTS = {"other": "{J3}", "nogit": "{J4}"}
 _FORKS = {
@@ -55,6 +59,8 @@ def _bad_requests(step: Step) -> Step:
 
 def _unknown_names(step: Step) -> Step:
     sent = step.get("send")
+    if step.get("status") == 204 and "nope" in json.dumps(sent):
+        return failed(step, 400, "ProviderModelNotFoundError", near=[])
     if not _is_error(step, _UNKNOWN_ERROR) or not isinstance(sent, dict) or "/bad/" in asked(step):
         return step
     if sent.get("agent") == "nope":
@@ -63,13 +69,13 @@ def _unknown_names(step: Step) -> Step:
 
 
 def _no_turn_for_unknown_names(lines: Lines, act: Act) -> Lines:
-    """An agent that is not there is said before anything begins; each error is said once."""
+    """What is not there is said before anything begins, and once; the session keeps its model."""
     error = "session.error UnknownError message"
+    if _AFTER_UNKNOWN in json.dumps([step.get("send") for step in act.do]):
+        return [line.replace("session.updated model touched", _TOUCHED) for line in lines]
     if not any("nope" in json.dumps(step.get("send")) for step in act.do) or error not in lines:
         return lines
-    if asked(act.do[0]).endswith("/shell"):
-        return [error]
-    return lines[:-1] if lines.count(error) > 1 else lines
+    return [error]
 
 
 def _nobody_to_abort(lines: Lines, act: Act) -> Lines:
@@ -297,11 +303,15 @@ def _protected(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _foreign_origins(step: Step) -> Step:
-    if step.get("headers", {}).get("origin") not in ("https://evil.example", "null"):
+    origin = step.get("headers", {}).get("origin", "")
+    if origin not in ("https://evil.example", "null") and not origin.startswith("http://"):
         return step
     if asked(step).startswith("GET "):
         return failed(step, 403, "Refused")
-    return {**step, "told": {**step["told"], "vary": "Access-Control-Request-Headers, Origin"}}
+    told = {name: step["told"][name] for name in step["told"] if name != _ALLOWED_ORIGIN}
+    if step["headers"].get("access-control-request-headers"):
+        told["vary"] = "Access-Control-Request-Headers, Origin"
+    return {**step, "told": told}
 
 
 def _hidden_keys(step: Step) -> Step:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kedge.agent.history import NO_WORDS
 from kedge.server import ServerSettings, serving
 from tests.server.replaying import Player, Reading
 from tests.server.replaying_ears import both_ears
@@ -82,11 +83,15 @@ class RecordedModel(ModelServer):
         return msgspec.structs.replace(reply, items=items, pace=0)
 
     def _newest_alone(self, request: Request) -> Request:
-        """kedge sends prompts that follow each other as one message, OpenCode as several."""
+        """kedge sends prompts that follow each other as one message, OpenCode as several; and one
+        without words as a message that says so, OpenCode not at all: then the newest is the one
+        before it."""
         messages = request.body["messages"]
-        at = max(index for index, each in enumerate(messages) if each["role"] == "user")
+        *earlier, at = [index for index, each in enumerate(messages) if each["role"] == "user"]
         _, newest, rest = request.prompt.rpartition(self.prompt)
         alone = {"role": "user", "content": newest + rest}
+        if alone["content"] == NO_WORDS[0].text:
+            alone = messages[earlier[-1]]
         body = {**request.body, "messages": [*messages[:at], alone, *messages[at + 1 :]]}
         return dataclasses.replace(request, body=body)
 

@@ -27,6 +27,21 @@ async def test_tools_are_listed_with_their_arguments(served: Served) -> None:
     assert "command" in bash["parameters"]["properties"]
 
 
+async def test_tools_are_those_that_the_model_is_offered(served: Served) -> None:
+    """Some models change files by patches, others by edits; of unknown ones nothing is left out."""
+    models: dict[str, object] = {"gpt-6": {}, "claude-9": {}}
+    provider = {"options": {"baseURL": "http://127.0.0.1:1/v1"}, "models": models}
+    served.world.configure(provider={"lab": provider})
+
+    async def names(model: str) -> set[str]:
+        listed = (await served.get(f"/experimental/tool?provider=lab&model={model}")).json
+        return {each["id"] for each in listed} & {"edit", "write", "apply_patch"}
+
+    assert await names("gpt-6") == {"apply_patch"}
+    assert await names("claude-9") == {"edit", "write"}
+    assert await names("none") == {"edit", "write", "apply_patch"}
+
+
 async def test_tools_of_nobody_are_a_bad_request(served: Served) -> None:
     """The provider and the model have to be said, as to OpenCode."""
     reply = await served.get("/experimental/tool")

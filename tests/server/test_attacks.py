@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from kedge.server import bodies, http
+from kedge.server.requests import NoBody
+from kedge.server.routes import ALL, turns
 from tests.agent.world import World
 from tests.server.process import Process, served_apart
 from tests.server.world import Client, Served, read_reply, serve
@@ -32,6 +34,7 @@ def post(*headers: bytes, body: bytes = b"") -> bytes:
 
 
 CHUNKED = b"transfer-encoding: chunked\r\n"
+WHOLE = b"2\r\n{}\r\n0\r\n\r\n"
 ODD = {
     "old": (b"GET /global/health HTTP/1.0\r\n" + HOST + b"\r\n", {200}),
     "absolute form": (get(b"http://localhost/global/health"), {200}),
@@ -73,9 +76,24 @@ ODD = {
     "a negative length": (post(b"content-length: -1\r\n"), {400}),
     "an absurd length": (post(b"content-length: 99999999999999999999999\r\n"), {400, 413}),
     "two lengths": (post(b"content-length: 2\r\ncontent-length: 3\r\n", body=b"{}x"), {400}),
-    "a length and chunks": (
-        post(b"content-length: 2\r\n", CHUNKED, CLOSE, body=b"2\r\n{}\r\n0\r\n\r\n"),
+    "two equal lengths": (
+        post(b"content-length: 2\r\ncontent-length: 2\r\n", CLOSE, body=b"{}"),
         {200, 400},
+    ),
+    "a list of lengths": (post(b"content-length: 2, 2\r\n", body=b"{}"), {400}),
+    "a length with a sign": (post(b"content-length: +2\r\n", body=b"{}"), {400}),
+    "a length in hex": (post(b"content-length: 0x2\r\n", body=b"{}"), {400}),
+    "a folded length": (post(b"content-length:\r\n 2\r\n", body=b"{}"), {400}),
+    "chunks that are none": (post(b"transfer-encoding: xchunked\r\n", body=WHOLE), {400}),
+    "chunks at another place": (post(b"transfer-encoding: chunked, x\r\n", body=WHOLE), {400}),
+    "chunks after a tab": (post(b"transfer-encoding: \x0bchunked\r\n", body=WHOLE), {400}),
+    "folded chunks": (post(b"transfer-encoding:\r\n chunked\r\n", body=WHOLE), {400}),
+    "chunks of zipped bytes": (post(b"transfer-encoding: gzip, chunked\r\n", body=WHOLE), {400}),
+    "chunks of chunks": (post(b"transfer-encoding: chunked, chunked\r\n", body=WHOLE), {400}),
+    "chunks twice": (post(CHUNKED, CHUNKED, body=WHOLE), {400}),
+    "chunks in old HTTP": (
+        b"POST /session HTTP/1.0\r\n" + HOST + JSON + CHUNKED + b"\r\n" + WHOLE,
+        {400},
     ),
     "chunks of no size": (post(CHUNKED, body=b"zz\r\n{}\r\n0\r\n\r\n"), {400}),
     "chunks of any size": (post(CHUNKED, body=b"ffffffffffffffff0\r\n{}\r\n"), {400}),
@@ -84,7 +102,10 @@ ODD = {
         {0, 400},
     ),
     "trailers": (post(CHUNKED, CLOSE, body=b"2\r\n{}\r\n0\r\na: b\r\n\r\n"), {200}),
-    "deep JSON": (post(b"content-length: 200000\r\n", CLOSE, body=b"[" * 200_000), {400}),
+    "deep JSON": (post(b"content-length: 200000\r\n", CLOSE, body=b"[" * 200_000), {413}),
+    "quite deep JSON": (post(b"content-length: 1000\r\n", CLOSE, body=b"[" * 1000), {413}),
+    "many parameters": (get(b"/session?" + b"&".join(b"%d" % n for n in range(8000))), {400}),
+    "a huge id": (get(b"/session/ses_" + b"a" * 50_000), {400}),
     "half of JSON": (post(b"content-length: 2\r\n", CLOSE, body=b'{"'), {400}),
     "another type": (
         b"PATCH /session/ses_x HTTP/1.1\r\n"
@@ -131,6 +152,20 @@ async def test_odd_requests(victim: Client) -> None:
         assert await status_of(victim, sent) in wanted, name
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("target", [b"POST /session", b"GET /session"])
+async def test_a_length_beside_chunks(victim: Client, target: bytes, order: int) -> None:
+    """The chunks count, and nothing that follows on the connection is taken for a request."""
+    both = b"".join([b"content-length: 4\r\n", CHUNKED][::order])
+    smuggled = get(b"/no/such/route")
+    async with asyncio.timeout(PATIENCE), victim.connected() as (reader, writer):
+        writer.write(b"%b HTTP/1.1\r\n%b%b%b\r\n%b" % (target, HOST, JSON, both, WHOLE + smuggled))
+        said = await reader.read()
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert said.count(b"HTTP/1.1") == 1
+    assert b"connection: close\r\n" in said
+
+
 async def test_one_connection_for_many_requests_at_once(victim: Client) -> None:
     """They are answered in their order."""
     paths = [b"/global/health" if n % 3 else b"/no/such/%d" % n for n in range(60)]
@@ -169,6 +204,43 @@ async def test_only_what_holds_texts_and_files_may_be_large(served: Served) -> N
     assert (await served.patch(f"/session/{session}", {"title": large})).status == 413
     body = {"noReply": True, "parts": [{"type": "text", "text": large}]}
     assert (await served.post(f"/session/{session}/message", body)).status == 200
+
+
+async def test_more_than_a_million_parts(victim: Client) -> None:
+    """Are refused, and others are answered meanwhile."""
+    session = (await victim.post("/session", {})).json["id"]
+    parts = b",".join([b'{"type":"text","text":""}'] * 1_150_000)
+    raw = b'{"parts":[%b]}' % parts
+    evil = asyncio.create_task(victim.ask("POST", f"/session/{session}/message", raw=raw))
+    answered = 0
+    while not evil.done():
+        assert (await victim.get("/session")).status == 200
+        answered += 1
+    assert (await evil).status == 413
+    assert answered > 0
+
+
+@pytest.mark.parametrize("kind", ["values", "depth"])
+async def test_every_body_has_limits(victim: Client, kind: str) -> None:
+    """Too many values, and values that are nested too deep, are refused by all routes."""
+    inner = "0," * 60_000 + "0" if kind == "values" else "[" * 200 + "]" * 200
+    for route in ALL:
+        if route.body is not NoBody:
+            target = route.path.replace("{", "").replace("}", "")
+            reply = await victim.ask(route.method, target, raw=b'{"a":[%b]}' % inner.encode())
+            assert reply.status == 413, route.path
+
+
+@pytest.mark.parametrize("target", ["message", "prompt_async"])
+async def test_the_parts_of_a_prompt_are_counted(served: Served, target: str) -> None:
+    """A thousand are taken, and no more."""
+    session = (await served.post("/session")).json["id"]
+    parts = [{"type": "text", "text": ""}] * turns.MOST_PARTS
+    body = {"noReply": True, "parts": parts}
+    assert (await served.post(f"/session/{session}/{target}", body)).status in (200, 204)
+    body = {"noReply": True, "parts": [*parts, parts[0]]}
+    reply = await served.post(f"/session/{session}/{target}", body)
+    assert (reply.status, reply.json["name"]) == (413, "TooLarge")
 
 
 async def test_five_hundred_idle_connections(victim: Client) -> None:

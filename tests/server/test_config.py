@@ -1,6 +1,7 @@
 """What clients see of the configuration."""
 
 import json
+import os
 import shutil
 from typing import Any
 
@@ -95,3 +96,14 @@ async def test_a_directory_that_is_gone_is_answered_for(served: Served) -> None:
     assert (project["worktree"], "vcs" in project) == (str(never), False)
     inside = (await served.get(f"/path?directory={served.world.folder}/not/there")).json
     assert inside["worktree"] == str(served.world.folder)
+
+
+async def test_a_pipe_in_the_place_of_a_file_stops_nobody(served: Served) -> None:
+    """Prompts are answered, and clients are told that it does not count."""
+    os.mkfifo(served.world.folder / "opencode.json")
+    session = (await served.post("/session", {})).json["id"]
+    body = {"parts": [{"type": "text", "text": "say done"}]}
+    reply = await served.post(f"/session/{session}/message", body)
+    assert (reply.status, reply.json["info"]["finish"]) == (200, "stop")
+    notices = (await served.get("/config")).json["notices"]
+    assert any("opencode.json is ignored: it is not a regular file" in each for each in notices)

@@ -2,11 +2,14 @@
 
 import base64
 import os
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from kedge.agent.tools import searching
+from kedge.domain.child_limits import MIB, ChildLimits
 from kedge.domain.errors import PathNotFound, PathRefused
 from kedge.server import paths
 from tests.agent.world import World
@@ -240,3 +243,16 @@ async def test_a_directory_that_is_gone_is_empty_or_missing(served: Served, worl
     assert (await served.get(f"/find/file?query=x&{gone}")).json == []
     assert (await served.get(f"/file?path=&{gone}")).status == 404
     assert (await served.get(f"/vcs/status?{gone}")).json == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there another process can be limited")
+@pytest.mark.parametrize("target", ["/find?pattern=x", "/find/file?query=a"])
+async def test_a_search_that_needs_too_much_is_an_error(
+    folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """Nobody takes it for a search that found nothing; the file that is to blame is named."""
+    monkeypatch.setattr(searching, "_LIMITS", ChildLimits(memory=128 * MIB, cpu=60))
+    (folder / "sub" / ".ignore").symlink_to("/dev/zero")
+    reply = await served.get(target)
+    assert reply.status == 503
+    assert f"{folder}/sub/.ignore is not a regular file" in reply.json["data"]["message"]

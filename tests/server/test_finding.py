@@ -46,6 +46,19 @@ async def test_many_and_long_lines_are_cut(tmp_path: Path) -> None:
     assert len(await find_text(str(tmp_path), "z")) == finding.MOST_LINES
 
 
+async def test_a_line_beyond_measure_hides_no_other(
+    tmp_path: Path,
+) -> None:
+    """It is left out, and what follows is found."""
+    put(tmp_path, "first", "last")
+    for number in range(3):
+        text = "x" * 1_200_000 if number < 2 else "x" * 5_000_000
+        (tmp_path / f"long{number}").write_text(text + "\nx\n")
+    found = await find_text(str(tmp_path), "x")
+    places = [(each.path.text, each.line_number) for each in found]
+    assert places == [("first", 1), ("last", 1), ("long0", 2), ("long1", 2), ("long2", 2)]
+
+
 async def test_links_and_pipes_are_not_searched(tmp_path: Path) -> None:
     """A search neither leaves the folder nor waits for anybody."""
     inside = tmp_path / "inside"

@@ -4,12 +4,13 @@ import base64
 import logging
 from collections.abc import AsyncIterator, Mapping
 from itertools import product
+from urllib.parse import urlsplit
 
 import pytest
 
 from kedge.domain.errors import CannotListen, InvalidInput
 from kedge.server import ServerSettings
-from kedge.server.settings import forget_password, password_in
+from kedge.server.settings import forget_secrets, password_in
 from tests.agent.world import World
 from tests.server.world import Reply, Served, read_reply, serve
 
@@ -24,18 +25,19 @@ OTHERS = (
     *("localhost evil.com", "localhost/evil.com", "192.168.0.1", "localhost:evil"),
 )
 ALLOWED = (
+    "https://app.opencode.ai",
+    "tauri://localhost",
+    "oc://renderer/index.html",
+)
+FOREIGN = (
+    "null",
     "http://localhost",
     "http://localhost:3000",
     "https://LOCALHOST:3000",
     "http://127.0.0.1:5173",
     "http://[::1]:5173",
-    "https://app.opencode.ai",
-    "tauri://localhost",
     "http://tauri.localhost",
-    "oc://renderer/index.html",
-)
-FOREIGN = (
-    "null",
+    "https://tauri.localhost",
     "https://evil.example",
     "http://localhost.evil.com",
     "http://localhost:80.evil.com",
@@ -118,7 +120,7 @@ async def test_a_request_without_host_or_with_two_is_refused(served: Served) -> 
 
 
 async def test_the_clients_origins_are_let_in(served: Served) -> None:
-    """Those of OpenCode's clients, whatever the port or the case."""
+    """Those of OpenCode's clients."""
     for origin in ALLOWED:
         reply = await served.get("/global/health", headers={"origin": origin})
         assert reply.status == 200, origin
@@ -145,10 +147,50 @@ async def test_what_foreign_pages_send_without_an_origin_is_refused(served: Serv
     assert (await served.get("/session", headers=allowed)).status == 200
 
 
+async def test_a_page_of_another_port_is_foreign(served: Served) -> None:
+    """A dev server runs whatever its packages bring, so it has no rights on this machine, however
+    the page sends its request."""
+    for site in ({}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "cross-site"}):
+        for origin in ("http://localhost:3000", "http://127.0.0.1:3000", "http://localhost"):
+            plain = {"content-type": "text/plain"}
+            for more in ({}, plain, {"host": "localhost:4096"}):
+                headers = {"origin": origin, **site, **more}
+                reply = await served.ask("POST", "/session", headers=headers)
+                assert reply.status == 403, headers
+                assert "access-control-allow-origin" not in reply.headers
+    assert (await served.get("/session")).json == []
+
+
+async def test_the_servers_own_pages_are_let_in(served: Served) -> None:
+    """What came from this very server may speak with it, by whatever name it is called."""
+    port = urlsplit(served.url).port
+    for name in ("localhost", "127.0.0.1", "[::1]"):
+        own = {"host": f"{name}:{port}", "origin": f"http://{name}:{port}"}
+        for site in ({}, {"sec-fetch-site": "same-origin"}):
+            reply = await served.ask("POST", "/session", headers={**own, **site})
+            assert reply.status == 200, own
+    mixed = {"host": f"localhost:{port}", "origin": f"http://127.0.0.1:{port}"}
+    assert (await served.get("/session", headers=mixed)).status == 403
+    hidden = {"sec-fetch-site": "same-origin", "origin": "http://localhost:3000"}
+    assert (await served.get("/session", headers=hidden)).status == 403
+
+
+async def test_a_page_of_another_port_can_be_allowed(world: World) -> None:
+    """By its origin, and no other port with it."""
+    async with serve(world, cors=("http://localhost:3000",)) as served:
+        named = {"origin": "http://localhost:3000", "sec-fetch-site": "same-site"}
+        reply = await served.ask("POST", "/session", headers=named)
+        assert reply.status == 200
+        assert reply.headers["access-control-allow-origin"] == "http://localhost:3000"
+        for other in ("http://localhost:3001", "https://localhost:3000", "http://127.0.0.1:3000"):
+            assert (await served.get("/session", headers={"origin": other})).status == 403
+
+
 async def test_a_repeated_origin_is_refused(served: Served) -> None:
     """An allowed one does not cover up another."""
     head = "GET /session HTTP/1.1\nhost: localhost\nconnection: close"
-    for first, second in (("http://localhost", "http://evil.com"), ("null", "http://localhost")):
+    ours = "https://app.opencode.ai"
+    for first, second in ((ours, "http://evil.com"), ("null", ours)):
         reply = await raw(served, f"{head}\norigin: {first}\norigin: {second}")
         assert reply.status == 400
 
@@ -252,10 +294,10 @@ async def test_a_password_does_not_speak_for_foreign_pages(locked: Served) -> No
 
 async def test_a_preflight_needs_no_password(locked: Served) -> None:
     """Browsers send none with it."""
-    asked = {"origin": "http://localhost:1", "access-control-request-method": "GET"}
+    asked = {"origin": "tauri://localhost", "access-control-request-method": "GET"}
     reply = await locked.ask("OPTIONS", "/session", headers=asked)
     assert reply.status == 204
-    assert reply.headers["access-control-allow-origin"] == "http://localhost:1"
+    assert reply.headers["access-control-allow-origin"] == "tauri://localhost"
     assert reply.headers["access-control-allow-headers"] == ""
     assert reply.headers["vary"] == "Origin"
 
@@ -292,7 +334,8 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 def test_the_password_is_kept_from_what_the_server_starts() -> None:
     """Commands of an agent could else do what only clients may, such as allow themselves more."""
     for name in ("KEDGE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"):
-        environ = {name: PASSWORD, "PATH": "/bin"}
+        url = "postgresql://me:secret@host/kedge"
+        environ = {name: PASSWORD, "PATH": "/bin", "KEDGE_DATABASE_URL": url}
         assert password_in(environ) == PASSWORD
-        forget_password(environ)
+        forget_secrets(environ)
         assert environ == {"PATH": "/bin"}

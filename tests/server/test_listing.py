@@ -148,3 +148,39 @@ async def test_a_server_with_a_root_shows_nothing_else(world: World) -> None:
         assert (await served.delete(f"/session/{hidden}")).status == 403
         assert (await served.get(f"/session?directory={world.folder}")).status == 403
         assert (await served.post("/session?directory=/")).status == 403
+
+
+async def test_a_server_with_a_root_knows_no_parents_outside(world: World) -> None:
+    """A subtask of a session outside would be removed with it, and would tell of it."""
+    inside = world.folder / "inside"
+    inside.mkdir()
+    async with serve(world) as served:
+        outer = (await served.post("/session")).json["id"]
+        inner = (await served.post(f"/session?directory={inside}")).json["id"]
+    async with serve(world, root=str(inside)) as served:
+        target = f"/session?directory={inside}"
+        reply = await served.post(target, {"parentID": outer})
+        assert (reply.status, reply.json["name"]) == (403, "PathRefused")
+        none = "ses_" + "0" * 26
+        assert (await served.post(target, {"parentID": none})).status == 404
+        made = await served.post(target, {"parentID": inner})
+        assert (made.status, made.json["parentID"]) == (200, inner)
+    async with serve(world) as served:
+        assert (await served.get(f"/session/{outer}/children")).json == []
+
+
+async def test_a_server_with_a_root_removes_nothing_outside(world: World) -> None:
+    """Not even as the subtask of a subtask of a session that is inside."""
+    inside = world.folder / "inside"
+    inside.mkdir()
+    async with serve(world) as served:
+        top = (await served.post(f"/session?directory={inside}")).json["id"]
+        below = {"parentID": top}
+        middle = (await served.post(f"/session?directory={inside}", below)).json["id"]
+        outer = (await served.post("/session", {"parentID": middle})).json["id"]
+    async with serve(world, root=str(inside)) as served:
+        assert (await served.delete(f"/session/{top}")).status == 403
+    async with serve(world) as served:
+        for id in (top, middle, outer):
+            assert (await served.get(f"/session/{id}")).status == 200
+        assert (await served.delete(f"/session/{top}")).json is True

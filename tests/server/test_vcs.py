@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.server import checkout
+from kedge.engine import checkout
+from kedge.server.file_queue import AT_ONCE
 from tests.agent.world import World
 from tests.server.world import Served
 from tests.support.patience import PATIENCE
@@ -187,7 +188,7 @@ async def test_a_repository_that_keeps_git_waiting_keeps_nobody_else(
     monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
     asked = [asyncio.create_task(served.get("/vcs")) for _ in range(40)]
     try:
-        await served.world.until("y.log", lambda text: text.count("\n") > 5)
+        await served.world.until("y.log", lambda text: text.count("\n") > AT_ONCE)
         assert (await served.get("/global/config")).status == 200
         assert not any(task.done() for task in asked)
     finally:
@@ -200,3 +201,39 @@ async def test_a_huge_index_is_not_copied(folder: Path, served: Served) -> None:
     """A file without content can claim any size, and the copy would have it."""
     os.truncate(folder / ".git" / "index", 1 << 30)
     assert (await served.get("/vcs/status")).status == 503
+
+
+@pytest.mark.parametrize("name", ["config", "config.worktree", "packed-refs"])
+async def test_git_is_not_asked_to_read_a_pipe(folder: Path, served: Served, name: str) -> None:
+    """What it cannot tell is left out, at once."""
+    (folder / ".git" / name).unlink(missing_ok=True)
+    os.mkfifo(folder / ".git" / name)
+    assert (await served.get("/vcs")).json == {"branch": "main", "default_branch": None}
+    assert (await served.get("/vcs/status")).json == STATUS
+
+
+async def test_excludes_that_are_a_pipe_are_none(folder: Path, served: Served) -> None:
+    """A repository may name any file as its excludes; git is not made to wait for it."""
+    os.mkfifo(folder.parent / "pipe")
+    git(folder, "config", "core.excludesFile", str(folder.parent / "pipe"))
+    assert (await served.get("/vcs/status")).json == STATUS
+    (folder.parent / "rules").write_text("bin\n")
+    git(folder, "config", "core.excludesFile", str(folder.parent / "rules"))
+    found = (await served.get("/vcs/status")).json
+    assert found == [each for each in STATUS if each["file"] != "bin"]
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes", "sub/.gitignore"])
+async def test_rules_that_are_a_pipe(
+    folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """git reads those of folders itself: it is not asked, or killed, and the client is told."""
+    monkeypatch.setattr(checkout, "_PATIENCE", 0.5 if "/" in name else 1000)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    (folder / name).with_name("beside").touch()
+    reply = await served.get("/vcs/status")
+    assert reply.status == 503
+    told = "not within" if "/" in name else f"{name} is not a regular file"
+    assert told in reply.json["data"]["message"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kedge.domain.errors import SnapshotError, SnapshotRefused, SnapshotTimeout
+from kedge.snapshot.repository.reading import LARGEST_RULES
 from kedge.snapshot.values import Reason
 from kedge.snapshot.worktree.entries import Folder
 from kedge.snapshot.worktree.inotify import Inotify
@@ -101,6 +102,16 @@ def test_other_rules_do_not_mean_other_reads(twin: Twin) -> None:
     assert set(twin.files()) == {".gitignore"}
     folder = twin.worktree.top.folders[b"d"]
     assert set(folder.uncovered.values()) == {Reason.IGNORED}
+
+
+def test_rules_above_a_mebibyte_are_passed_over(twin: Twin) -> None:
+    """Nobody wrote them, and they would be read for every folder that has some."""
+    twin.write("d/a.log")
+    rule = "*.log\n"
+    twin.write("d/.gitignore", rule + "#" * (LARGEST_RULES - len(rule)))
+    assert "d/a.log" not in twin.files()
+    twin.write("d/.gitignore", rule + "#" * (LARGEST_RULES - len(rule) + 1))
+    assert "d/a.log" in twin.files()
 
 
 def test_a_tree_is_written_only_where_something_changed(twin: Twin) -> None:

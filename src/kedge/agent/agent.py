@@ -16,13 +16,17 @@ from typing import Unpack
 from weakref import WeakValueDictionary
 
 from kedge.agent.attaching import attach, remember_seen
+from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.following import Following
+from kedge.agent.histories import Histories
 from kedge.agent.loop import Loop
+from kedge.agent.output_limit import limit_of
 from kedge.agent.prompting import PromptOptions, PromptParts, check_options, check_session
 from kedge.agent.running import Running
 from kedge.agent.settings import AgentSettings
 from kedge.agent.shelling import OWN_COMMAND, run_own_command
 from kedge.agent.surroundings import Surroundings, SurroundingsBook
+from kedge.agent.system import Checkouts
 from kedge.agent.titles import give_title, wants_title
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.tool import Tool
@@ -73,6 +77,8 @@ class Agent:
         self._book = SurroundingsBook(engine, self._environ)
         self._running = Running(engine)
         self._following = Following(engine, self._running, self._loop)
+        self._checkouts = Checkouts()
+        self._histories = Histories(engine.store, self.settings.history_bytes)
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._noticed: dict[str, Sequence[str]] = {}
         """What was said of the configuration of each directory."""
@@ -143,9 +149,21 @@ class Agent:
         around = await self._surroundings(session)
         told = {"type": "text", "text": OWN_COMMAND, "synthetic": True}
         with self._telling(session):
-            chosen = around.chosen(agent, model, None)
-            prompt = Prompt(self.engine, session.id, [told], message_id=message_id, **chosen)
-        work = partial(run_own_command, command=command, is_protected=around.config.snapshot)
+            chosen = around.chosen(agent, model, None, is_asked=False)
+            prompt = Prompt(
+                self.engine,
+                session.id,
+                [told],
+                message_id=message_id,
+                agent=chosen.agent,
+                model=chosen.model,
+            )
+        work = partial(
+            run_own_command,
+            command=command,
+            is_protected=around.config.snapshot,
+            limit=limit_of(around.config),
+        )
         running = await self._running.start(session, prompt, work, takes_up=False)
         return await self._answer(session, prompt.message.id, running)
 
@@ -188,7 +206,7 @@ class Agent:
             await self._book.forget_replaced()
         with self._telling(session):
             around = await self.surroundings(await session.refresh())
-        self._tell_notices(session, around.config.notices)
+        self._tell_notices(session, [*around.config.notices, *_withheld(around)])
         return around
 
     async def _ask(self, session: Session, given: PromptParts, options: PromptOptions) -> _Asked:
@@ -205,7 +223,10 @@ class Agent:
         around = await self._surroundings(session)
         with self._telling(session):
             chosen = around.chosen(
-                options.get("agent"), options.get("model"), options.get("variant")
+                options.get("agent"),
+                options.get("model"),
+                options.get("variant"),
+                is_asked=not options.get("no_reply"),
             )
             attached = await attach(self.engine, session, given)
             prompt = Prompt(
@@ -216,17 +237,17 @@ class Agent:
                 system=options.get("system"),
                 tools=options.get("tools"),
                 format=options.get("format"),
-                **chosen,
+                agent=chosen.agent,
+                model=chosen.model,
             )
-        for problem in attached.problems:
+        for problem in filter(None, (chosen.notice, *attached.problems)):
             self._tell(session, problem)
         id = prompt.message.id
         if options.get("no_reply"):
             await prompt.add()
             await remember_seen(self.engine, session.id, attached)
             return _Asked(id, None)
-        check = partial(self._check_model, session, prompt, around)
-        return _Asked(id, await self._following.answered(session, prompt, attached, check))
+        return _Asked(id, await self._following.answered(session, prompt, attached))
 
     async def _asked_before(
         self, session: Session, error: MessageExists, options: PromptOptions
@@ -239,12 +260,6 @@ class Agent:
             return _Asked(message.id, None)
         return _Asked(message.id, await self._following.answered_once(session, message.id))
 
-    def _check_model(self, session: Session, prompt: Prompt, around: Surroundings) -> None:
-        """What runs would end with a prompt for a model that is not there, and others with it."""
-        model = prompt.message.model
-        with self._telling(session):
-            around.catalog.model(model.providerID, model.modelID)
-
     async def _loop(self, turn: Turn) -> None:
         around = await self.surroundings(turn.session)
         turn.is_protected = turn.is_protected and around.config.snapshot
@@ -254,7 +269,11 @@ class Agent:
             tools=self._tools,
             settings=self.settings,
             environ=self._environ,
+            checkouts=self._checkouts,
+            folders=FolderInstructions(self.engine.store, turn.session.id),
+            histories=self._histories,
             on_first_step=partial(self._name, turn.session, around),
+            tell=partial(self._tell, turn.session),
         ).run()
 
     def _name(
@@ -302,6 +321,17 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
             raise InvalidInput(f"there are two tools called {each.name!r}", field="tools")
         named[each.name] = each
     return named
+
+
+def _withheld(around: Surroundings) -> list[str]:
+    """What people should know of the environment of commands."""
+    names = sorted(around.withheld & os.environ.keys())
+    if not names:
+        return []
+    return [
+        f"commands of the agent are not told {', '.join(names)}, which are for providers of models;"
+        " `keep_env` in your configuration names those that they need"
+    ]
 
 
 def _answers(message: MessageWithParts, id: str) -> bool:

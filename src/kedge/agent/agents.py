@@ -9,6 +9,7 @@ from kedge.domain.errors import AgentNotFound, ConfigInvalid
 from kedge.domain.messages import MessageModel
 from kedge.domain.permission_rules import Rulebook, Rules
 from kedge.domain.permissions import PermissionAction, PermissionRule
+from kedge.engine.outputs import output_folder
 
 _EDITING = {"write", "edit", "apply_patch"}
 """Tools that change files, which rules name as one."""
@@ -18,18 +19,24 @@ _DESCRIPTIONS = {
 }
 
 
-def default_rules(data: Path) -> list[PermissionRule]:
-    """What holds before anybody said anything, given the folder that kedge keeps its data in."""
+def default_rules() -> list[PermissionRule]:
+    """What holds before anybody said anything."""
     return [
         _rule("*", "*", "allow"),
         _rule("doom_loop", "*", "ask"),
         _rule("external_directory", "*", "ask"),
-        # The whole output of commands whose end is all that a model was shown.
-        _rule("external_directory", str(data.resolve() / "tool-output" / "*"), "allow"),
         _rule("read", "*.env", "ask"),
         _rule("read", "*.env.*", "ask"),
         _rule("read", "*.env.example", "allow"),
     ]
+
+
+def own_outputs(data: Path, session: str) -> list[PermissionRule]:
+    """What a session may read unasked beside its worktree: outputs of which it was shown a part."""
+    pattern = str(output_folder(data.resolve(), session) / "*")
+    # As a pattern, a folder with such a name would mean others too.
+    is_plain = not set("*?") & set(pattern[:-1])
+    return [_rule("external_directory", pattern, "allow")] if is_plain else []
 
 
 def _rule(permission: str, pattern: str, action: PermissionAction) -> PermissionRule:
@@ -65,9 +72,10 @@ class Agents:
 
     def __init__(self, config: Config, data: Path) -> None:
         self._config = config
-        defaults = default_rules(data)
+        self._data = data
+        self._defaults = default_rules()
         self._agents = {
-            name: self._made(name, [*defaults, *config.permission, *_BUILT_IN[name]])
+            name: self._made(name, [*self._defaults, *config.permission, *_BUILT_IN[name]])
             for name in _BUILT_IN
             if not self._of(name).disable
         }
@@ -86,11 +94,15 @@ class Agents:
             raise AgentNotFound(wanted, sorted(self._agents))
         return self._agents[wanted]
 
-    def rulebook(self, name: str | None = None) -> Rulebook:
-        """What an agent may do, with what untrusted files of the project say against it."""
+    def rulebook(self, name: str | None = None, *, session: str | None = None) -> Rulebook:
+        """What an agent may do, in a session of this id, with what untrusted files of the project
+        say against it."""
         agent = self.get(name)
         restrictions = (*self._config.restrictions, *self._of(agent.name).restrictions)
-        return Rulebook((agent.permission,), restrictions)
+        # What people said comes after what kedge says, and so counts more.
+        said = len(self._defaults)
+        own = [] if session is None else own_outputs(self._data, session)
+        return Rulebook((agent.permission[:said], own, agent.permission[said:]), restrictions)
 
     def _of(self, name: str) -> AgentConfig:
         return self._config.agent.get(name) or AgentConfig()

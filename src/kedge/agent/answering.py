@@ -7,13 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.guarding import Repeats
+from kedge.agent.output_limit import note_limit
 from kedge.agent.permissions import PermissionRejected
-from kedge.agent.retrying import wait_before
+from kedge.agent.retrying import Retries
 from kedge.agent.settings import AgentSettings
 from kedge.agent.tools.call import Asker, Call
-from kedge.agent.tools.capping import capped
+from kedge.agent.tools.outputs import limited
 from kedge.agent.tools.tool import Output, Tool, ToolFailure
+from kedge.config.values import ToolOutputConfig
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, KedgeError
 from kedge.domain.parts import FilePart
@@ -33,6 +36,8 @@ from kedge.model.port import (
     TextDelta,
     TextEnded,
     TextStarted,
+    TextWasThought,
+    ThoughtWasText,
     ToolCalled,
     ToolStarted,
 )
@@ -50,6 +55,10 @@ class Means:
     asker: Asker
     settings: AgentSettings
     repeats: Repeats
+    limit: ToolOutputConfig
+    """How much of an output is stored and sent."""
+    folders: FolderInstructions
+    """What people wrote down where files are read."""
 
 
 class Answering:
@@ -77,9 +86,12 @@ class Answering:
     async def run(self) -> None:
         """Ask until there is an answer; raises `ModelFailure` when there is none to be had."""
         turn = self._step.turn
-        attempt = 1
-        while failure := await self._attempt(attempt):
-            wait = wait_before(attempt, failure, self._means.settings)
+        retries = Retries(self._means.settings, asyncio.get_running_loop().time)
+        while failure := await self._attempt(retries):
+            attempt = retries.attempt
+            wait = retries.wait_after(failure, is_followed=self._worked)
+            if wait is None or not self._worked:
+                await self._spend(failure)
             if wait is None:
                 raise failure
             next = turn.engine.clock.now() + round(wait * 1000)
@@ -88,24 +100,31 @@ class Answering:
             if self._worked:
                 # What the tools did stands. The next request tells the model of it.
                 self._step.finish = "tool-calls"
+                self._step.tokens, self._step.cost = failure.tokens, failure.cost
                 return
             await self._unsay()
             await turn.set_status(Busy())
-            attempt += 1
 
-    async def _attempt(self, attempt: int) -> ModelFailure | None:
+    async def _attempt(self, retries: Retries) -> ModelFailure | None:
         async with _together() as tools:
             try:
-                request = replace(self._request, attempt=attempt)
+                request = replace(self._request, attempt=retries.attempt)
+                retries.listen()
                 async with self._means.model.stream(request) as events:
                     async for event in events:
                         await self._hear(event, tools)
+                        retries.listen()
             except ModelFailure as failure:
+                retries.stop()
                 # The tools that were called before it go on: they have begun to change things.
                 return failure
             finally:
                 await self._fall_silent()
         return None
+
+    async def _spend(self, failure: ModelFailure) -> None:
+        if failure.cost or failure.tokens.total:
+            await self._step.spend(failure.tokens, failure.cost)
 
     async def _unsay(self) -> None:
         for id in [*self._parts, *(call.part.id for call in self._calls.values())]:
@@ -124,6 +143,12 @@ class Answering:
                     (await self._speaking(thinks=True)).note(metadata)
                 await self._fall_silent()
             case TextStarted() | TextEnded() | ReasoningStarted():
+                await self._fall_silent()
+            case TextWasThought(text=text) | ThoughtWasText(text=text):
+                await self._fall_silent()
+                await self._step.retract(self._parts.pop())
+                thinks = isinstance(event, TextWasThought)
+                await (await self._speaking(thinks=thinks)).write(text)
                 await self._fall_silent()
             case ToolStarted():
                 await self._fall_silent()
@@ -160,7 +185,8 @@ class Answering:
 
     async def _work(self, call: ToolCall, event: ToolCalled) -> None:
         problem = _filled(call, event)
-        seen = Call(self._step, call, self._means.asker)
+        means = self._means
+        seen = Call(self._step, call, means.asker, limit=means.limit, folders=means.folders)
         async with call:
             try:
                 if problem is not None:
@@ -170,23 +196,29 @@ class Answering:
                 self.was_rejected = True
                 call.fail(str(error))
             except (ToolFailure, KedgeError) as error:
-                call.fail(str(error))
+                await _fail(call, str(error), seen)
             except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
                 _log.exception("the tool %s failed", event.name)
-                call.fail(f"{type(error).__name__}: {error}")
+                await _fail(call, f"{type(error).__name__}: {error}", seen)
 
     async def _done(self, call: ToolCall, output: Output, seen: Call) -> None:
         # Checked here: what a tool gave back and cannot be stored is an error of the tool.
         text, title = check_text(output.text, "text"), check_text(output.title, "title")
         metadata = wire.convert(dict(output.metadata), dict[str, Any])
         attachments = check_values(output.attachments, FilePart, "attachments")
-        kept = await capped(text, seen)
+        kept = await limited(text, seen, has_notes="truncated" in metadata)
         call.output, call.title, call.attachments = kept.text, title, attachments
-        call.metadata = {"truncated": kept.truncated, **metadata}
+        call.metadata = {"truncated": False, **metadata, **note_limit(kept.text, seen.limit)}
+        if kept.is_cut:
+            call.metadata["truncated"] = True
+        if kept.path is not None:
+            call.metadata["outputPath"] = str(kept.path)
 
     async def _do(self, call: Call, event: ToolCalled) -> Output:
         means = self._means
         tool = means.tools.get(event.name)
+        if tool is None and self._request.tool_choice == "none":
+            raise ToolFailure("This was not done: it is the last step, in which no tool is called.")
         if tool is None:
             known = ", ".join(sorted(means.tools)) or "none"
             raise ToolFailure(f"There is no tool {event.name!r} here. There are: {known}.")
@@ -196,6 +228,11 @@ class Answering:
             metadata: dict[str, Any] = {"tool": event.name, "input": dict(event.input)}
             await call.ask("doom_loop", [event.name], always=[event.name], metadata=metadata)
         return await tool(call, event.input)
+
+
+async def _fail(call: ToolCall, why: str, seen: Call) -> None:
+    """The model is sent an error as it is sent an output, so it is no longer than one."""
+    call.fail((await limited(why, seen)).text)
 
 
 def _filled(call: ToolCall, event: ToolCalled) -> str | None:

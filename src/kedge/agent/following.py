@@ -31,10 +31,10 @@ class Following:
         self._answer = answer
 
     async def answered(
-        self, session: Session, prompt: Prompt, attached: Attached, check: Callable[[], None]
+        self, session: Session, prompt: Prompt, attached: Attached
     ) -> asyncio.Task[None]:
-        """Begin to answer, or leave the prompt to what runs, if it passes a check; the task is done
-        when it is answered."""
+        """Begin to answer, or leave the prompt to what runs; the task is done when it is
+        answered."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._engine.settings.stop_patience
         while True:
@@ -43,7 +43,6 @@ class Following:
                     session, prompt, self._answer, takes_up=True, attached=attached
                 )
             except SessionBusy:
-                check()
                 cursor = await self._engine.events.head()
                 if await prompt.queue(PromptState.WAITING):
                     await remember_seen(self._engine, session.id, attached)

@@ -2,32 +2,32 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
 from kedge.agent.answering import Answering, Means
+from kedge.agent.families import family_of, suited
+from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.guarding import Repeats
-from kedge.agent.history import turns_of
+from kedge.agent.histories import Histories, History
+from kedge.agent.history import ModelTurn
+from kedge.agent.output_limit import limit_of
 from kedge.agent.permissions import Permissions
 from kedge.agent.settings import AgentSettings
-from kedge.agent.system import BUILD, LAST_STEP, PLAN, environment, instructions
+from kedge.agent.system import LAST_STEP, PLAN, Checkouts, environment, instructions
+from kedge.agent.system_prompts import brief
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
+from kedge.domain.errors import ModelNotFound
 from kedge.domain.messages import MessageModel, MessageWithParts, UserMessage
 from kedge.domain.permission_rules import Rulebook
 from kedge.domain.providers import ModelInfo
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.turns import Turn
-from kedge.model.port import ModelFailure, ModelRequest
-from kedge.store.cursors import PageCursor
-from kedge.store.verbs.messages import MessagePage, message_page
-from kedge.store.verbs.prompts import waiting_prompts
+from kedge.model.port import ModelFailure, ModelRequest, Text, ToolSpec, UserTurn
 
 if TYPE_CHECKING:
     from kedge.agent.surroundings import Surroundings
-
-_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,33 +39,38 @@ class Loop:
     tools: Mapping[str, Tool]
     settings: AgentSettings
     environ: Mapping[str, str]
+    checkouts: Checkouts
+    folders: FolderInstructions
+    histories: Histories
     on_first_step: Callable[[MessageWithParts, ModelInfo], None]
     """Called beside the first request with the prompt and the model that it goes to."""
+    tell: Callable[[str], None]
+    """Says to those who listen what they should know."""
 
     async def run(self) -> None:
         """Answer the prompt, and those that come meanwhile, until the session is given back."""
-        history = _History(self.turn)
-        while True:
-            await self._answer(history)
-            if await self.turn.finish():
-                return
-            await self.turn.next_prompt()
+        with self.histories.of(self.turn.session.id) as history:
+            while True:
+                await self._answer(history)
+                if await self.turn.finish():
+                    return
+                await self.turn.next_prompt()
 
-    async def _answer(self, history: "_History") -> None:
+    async def _answer(self, history: History) -> None:
         """Answer the newest prompt; a model that fails ends the answer and not the run."""
         repeats = Repeats()
         done = 0
         goes_on = True
         while goes_on:
-            messages = await history.load()
+            turns = await history.turns(self.turn.prompts)
             agent = self.surroundings.agents.get(self.turn.agent)
-            info = self._model()
+            info = self._model(is_first=not done)
             if not done:
                 self.on_first_step(history.prompt(self.turn.message.id), info)
             done += 1
             limit = agent.steps or self.settings.steps
             try:
-                goes_on = await self._step(messages, agent, info, repeats, is_last=done >= limit)
+                goes_on = await self._step(turns, agent, info, repeats, is_last=done >= limit)
             except ModelFailure:
                 return
             if done >= limit:
@@ -75,7 +80,7 @@ class Loop:
 
     async def _step(
         self,
-        messages: list[MessageWithParts],
+        turns: tuple[ModelTurn, ...],
         agent: AgentInfo,
         info: ModelInfo,
         repeats: Repeats,
@@ -84,16 +89,20 @@ class Loop:
     ) -> bool:
         turn = self.turn
         rulebook = self._rulebook(agent)
-        tools = {} if is_last else await self._offered(rulebook)
-        request = await self._request(messages, agent, info, tools)
+        tools = await self._offered(rulebook)
+        request = await self._request(turns, agent, info, tools)
         if is_last:
-            request = replace(request, system=(*request.system, LAST_STEP))
+            request, tools = _without_calls(request), {}
         means = Means(
             model=self.surroundings.catalog.open(info),
             tools=tools,
-            asker=Permissions(rulebook, firm=FIRM.get(agent.name, ())),
+            asker=Permissions(
+                rulebook, firm=FIRM.get(agent.name, ()), withheld=self.surroundings.withheld
+            ),
             settings=self.settings,
             repeats=repeats,
+            limit=limit_of(self.surroundings.config),
+            folders=self.folders,
         )
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
@@ -103,15 +112,22 @@ class Loop:
             await answering.run()
         return answering.goes_on
 
-    def _model(self) -> ModelInfo:
-        """The model that the prompt is for; who left one without a model gets the default."""
-        wanted = self.turn.model
+    def _model(self, *, is_first: bool) -> ModelInfo:
+        """The model that the prompt is for; who left one without a model gets the usual one, and
+        so does a prompt that waited while its model was taken out of the configuration."""
+        around, wanted = self.surroundings, self.turn.model
         if wanted == NO_MODEL:
-            wanted = self.surroundings.chosen(self.turn.agent, None, None)["model"]
-        return self.surroundings.catalog.model(wanted.providerID, wanted.modelID)
+            wanted = around.chosen(self.turn.agent, None, None).model
+        try:
+            return around.catalog.model(wanted.providerID, wanted.modelID)
+        except ModelNotFound:
+            found, why = around.available(wanted)
+            if is_first and why is not None:
+                self.tell(why)
+            return around.catalog.model(found.providerID, found.modelID)
 
     def _rulebook(self, agent: AgentInfo) -> Rulebook:
-        rulebook = self.surroundings.agents.rulebook(agent.name)
+        rulebook = self.surroundings.agents.rulebook(agent.name, session=self.turn.session.id)
         switched = self.turn.message.tools
         return rulebook.plus(restrictions=[tool_switches(switched)]) if switched else rulebook
 
@@ -125,7 +141,7 @@ class Loop:
 
     async def _request(
         self,
-        messages: list[MessageWithParts],
+        turns: tuple[ModelTurn, ...],
         agent: AgentInfo,
         info: ModelInfo,
         tools: Mapping[str, Tool],
@@ -134,27 +150,30 @@ class Loop:
         variant = prompt.model.variant or agent.variant
         options = {**info.options, **agent.options, **(info.variants or {}).get(variant or "", {})}
         return ModelRequest(
-            system=await self._system(agent, info, prompt),
-            turns=turns_of(messages, self.turn.prompts),
-            tools=tuple(tool.spec for tool in tools.values()) if info.capabilities.toolcall else (),
+            system=await self._system(agent, info, prompt, tools),
+            turns=turns,
+            tools=_specs(tools, info),
             temperature=agent.temperature,
             top_p=agent.topP,
             options=options,
+            conversation=self.turn.session.id,
         )
 
     async def _system(
-        self, agent: AgentInfo, info: ModelInfo, prompt: UserMessage
+        self, agent: AgentInfo, info: ModelInfo, prompt: UserMessage, tools: Mapping[str, Tool]
     ) -> tuple[str, ...]:
         session, config = self.turn.session, self.surroundings.config
+        directory, worktree = session.info.directory, session.worktree
         place = environment(
-            session.info.directory,
-            session.worktree,
-            is_git=self.surroundings.is_git,
+            directory,
+            worktree,
+            await self.checkouts.of(session.id, directory, is_git=self.surroundings.is_git),
             now_ms=self.turn.engine.clock.now(),
             model=f"{info.providerID}/{info.id}",
         )
-        written = await instructions(config, session.info.directory, session.worktree, self.environ)
-        told = [agent.prompt or BUILD, place, *written]
+        written = await instructions(config, directory, worktree, self.environ)
+        self.folders.in_system = written.keys()
+        told = [agent.prompt or brief(family_of(info), tools), place, *written.values()]
         if agent.name == "plan":
             told.append(PLAN)
         if prompt.system:
@@ -162,50 +181,20 @@ class Loop:
         return tuple(told)
 
 
-class _History:
-    """The messages of a session, read once and then followed."""
+def _without_calls(request: ModelRequest) -> ModelRequest:
+    """The request of a last step: what it begins with stays as it was, so that it is read from the
+    provider's cache, and providers want to know the tools that were called."""
+    *before, last = request.turns
+    said = Text(text=LAST_STEP)
+    if isinstance(last, UserTurn):
+        turns = (*before, UserTurn(content=(*last.content, said)))
+    else:
+        turns = (*request.turns, UserTurn(content=(said,)))
+    return replace(request, turns=turns, tool_choice="none")
 
-    def __init__(self, turn: Turn) -> None:
-        self._session = turn.session
-        self._store = turn.engine.store
-        self._messages: list[MessageWithParts] = []
-        self._last: PageCursor | None = None
 
-    async def load(self) -> list[MessageWithParts]:
-        """All of them, with those that came since the last call; prompts that wait to be taken up
-        are left out, so that none is answered twice."""
-        if self._last is None:
-            await self._load_all()
-        else:
-            await self._load_newer()
-        found = await self._store.read(partial(waiting_prompts, self._session.id))
-        waiting = {each.id for each in found}
-        return [each for each in self._messages if each.info.id not in waiting]
-
-    def prompt(self, id: str) -> MessageWithParts:
-        """The prompt with this id."""
-        return next(each for each in reversed(self._messages) if each.info.id == id)
-
-    async def _load_all(self) -> None:
-        page = await self._page()
-        self._last = page.last
-        pages = [page]
-        while page.older is not None:
-            page = await self._page(before=page.older)
-            pages.append(page)
-        for page in reversed(pages):
-            self._add(page)
-
-    async def _load_newer(self) -> None:
-        while (page := await self._page(after=self._last)).last is not None:
-            self._last = page.last
-            self._add(page)
-
-    async def _page(
-        self, *, before: PageCursor | None = None, after: PageCursor | None = None
-    ) -> MessagePage:
-        script = partial(message_page, self._session.id, before=before, after=after, limit=_PAGE)
-        return await self._store.scan(script)
-
-    def _add(self, page: MessagePage) -> None:
-        self._messages += [text.decoded() for text in page.messages]
+def _specs(tools: Mapping[str, Tool], info: ModelInfo) -> tuple[ToolSpec, ...]:
+    """What the model is told of the tools, if it can call any."""
+    if not info.capabilities.toolcall:
+        return ()
+    return tuple(tool.spec for tool in suited(tools, info).values())

@@ -7,7 +7,7 @@ from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain import wire
 from kedge.domain.errors import QuestionRejected
-from kedge.domain.permission_rules import Rulebook, matching
+from kedge.domain.permission_rules import Rulebook, remembered
 from kedge.domain.permissions import PermissionRule, ToolCallRef
 from kedge.domain.questions import QuestionInfo
 
@@ -58,7 +58,10 @@ class Permissions:
     What was allowed for good answers where they ask, and never where they deny.
     """
 
-    def __init__(self, rulebook: Rulebook, *, firm: Collection[str] = ()) -> None:
+    def __init__(
+        self, rulebook: Rulebook, *, firm: Collection[str] = (), withheld: Collection[str] = ()
+    ) -> None:
+        self.withheld = withheld
         self._rulebook = rulebook
         self._firm = firm
         """Permissions that are asked for each time, whatever was allowed for good."""
@@ -81,10 +84,23 @@ class Permissions:
             action = rulebook.decide(permission, text).action
             if action == "deny":
                 raise PermissionDenied(permission, text, rulebook.about(permission))
-            if action == "ask" and (is_firm or matching(permission, text, allowed) is None):
+            if action == "ask" and (is_firm or not remembered(permission, text, allowed)):
                 open.append(text)
         if open:
             await self._ask(permission, open, () if is_firm else always, metadata, call)
+
+    async def forbid(self, permission: str, texts: Iterable[str], *, call: Call) -> list[str]:
+        """Raise if a rule denies one of the texts; nobody is asked about the others. Gives those
+        that could be what a rule denies, because nobody understands them."""
+        own, _ = await call.engine.asks.rules(call.session.id)
+        rulebook = self._rulebook.plus(own)
+        doubtful = []
+        for text in texts:
+            if rulebook.decide(permission, text).action == "deny":
+                raise PermissionDenied(permission, text, rulebook.about(permission))
+            if rulebook.could_deny(permission, text):
+                doubtful.append(text)
+        return doubtful
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
         """Those of the texts for which nobody has to be asked."""
@@ -94,8 +110,7 @@ class Permissions:
         return {
             text
             for text, action in actions.items()
-            if action == "allow"
-            or (action == "ask" and matching(permission, text, allowed) is not None)
+            if action == "allow" or (action == "ask" and remembered(permission, text, allowed))
         }
 
     async def _ask(

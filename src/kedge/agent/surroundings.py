@@ -3,12 +3,12 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from kedge.agent.agents import Agents
 from kedge.config.values import Config
+from kedge.domain.agents import AgentInfo
 from kedge.domain.errors import InvalidInput
 from kedge.domain.messages import MessageModel
 from kedge.domain.sessions import SessionInfo
@@ -33,19 +33,85 @@ class Surroundings:
     last_model: MessageModel | None
     """The one that the session was last prompted with."""
 
+    @property
+    def withheld(self) -> frozenset[str]:
+        """The variables that commands of the agent are not told."""
+        return self.catalog.key_variables() - {*self.config.keep_env}
+
     def chosen(
-        self, agent: str | None, model: MessageModel | str | None, variant: str | None
-    ) -> dict[str, Any]:
+        self,
+        agent: str | None,
+        model: MessageModel | str | None,
+        variant: str | None,
+        *,
+        is_asked: bool = True,
+    ) -> "Choice":
         """The agent and model of a prompt: as asked for, else as the agent wants, else the one that
-        the session had last, else the default."""
+        the session had last, else the default.
+
+        Raises `ModelNotFound` for one that was asked for, or configured as the default, and is not
+        there; what is not to be answered needs none.
+        """
         who = self.agents.get(agent)
-        found = _named(model) or who.model or self.last_model
-        if found is None:
-            provider, id = self.catalog.default()
-            found = MessageModel(providerID=provider, modelID=id)
+        notice = None
+        found = _named(model)
+        if not is_asked:
+            found = found or who.model or self.last_model or self._default()
+        elif found is None:
+            found, notice = self._usual(who)
+        else:
+            self._check(found)
         if variant is not None:
             found = msgspec.structs.replace(found, variant=variant)
-        return {"agent": who.name, "model": found}
+        return Choice(agent=who.name, model=found, notice=notice)
+
+    def _usual(self, agent: AgentInfo) -> tuple[MessageModel, str | None]:
+        """The model if none was asked for, and what to say of it."""
+        wanted = agent.model or self.last_model
+        if wanted is None:
+            return self._check(self._default()), None
+        found, why = self.available(wanted)
+        if why is None or found == self.last_model:
+            # Said once, by the prompt that changed the model of the session.
+            return found, None
+        whose = f"of the agent {agent.name}" if agent.model else "that this session had"
+        return found, f"The model {whose} cannot be asked. {why}"
+
+    def available(self, wanted: MessageModel) -> tuple[MessageModel, str | None]:
+        """A model that was chosen before; or the default and why, if it cannot be asked any more.
+
+        Raises `ModelNotFound` if neither is there.
+        """
+        why = self.catalog.why_not(wanted.providerID, wanted.modelID)
+        if why is None:
+            return wanted, None
+        if self.catalog.is_bare:
+            # The offline model would do as commands what was said to another one.
+            return self._check(wanted), None
+        default = self._check(self._default())
+        if (default.providerID, default.modelID) == (wanted.providerID, wanted.modelID):
+            # Its own answer says what is missing.
+            return wanted, None
+        name = f"{default.providerID}/{default.modelID}"
+        return default, f"{why}{'' if why.endswith('?') else '.'} The default answers: {name}."
+
+    def _default(self) -> MessageModel:
+        provider, id = self.catalog.default()
+        return MessageModel(providerID=provider, modelID=id)
+
+    def _check(self, model: MessageModel) -> MessageModel:
+        _ = self.catalog.model(model.providerID, model.modelID)
+        return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Who answers a prompt."""
+
+    agent: str
+    model: MessageModel
+    notice: str | None
+    """What the person should know of it."""
 
 
 def _last_model(info: SessionInfo) -> MessageModel | None:
@@ -60,10 +126,10 @@ def _is_git(worktree: str) -> bool:
     return os.path.exists(os.path.join(worktree, ".git"))
 
 
-def _named(model: MessageModel | str | None) -> MessageModel | None:
-    if not isinstance(model, str):
+def _named(model: object) -> MessageModel | None:
+    if model is None or isinstance(model, MessageModel):
         return model
-    provider, slash, id = model.partition("/")
+    provider, slash, id = model.partition("/") if isinstance(model, str) else ("", "", "")
     if not (provider and slash and id):
         raise InvalidInput(f"a model is named as provider/model, not {model!r}", field="model")
     return MessageModel(providerID=provider, modelID=id)

@@ -12,7 +12,15 @@ from kedge.domain.naming import is_default_title
 from kedge.domain.parts import TextPart
 from kedge.domain.sessions import SessionInfo
 from kedge.engine.session import Session
-from kedge.model.port import Model, ModelFailure, ModelRequest, Text, TextDelta, UserTurn
+from kedge.model.port import (
+    Model,
+    ModelFailure,
+    ModelRequest,
+    Text,
+    TextDelta,
+    TextWasThought,
+    UserTurn,
+)
 from kedge.store.verbs.sessions import change_session
 
 _log = logging.getLogger(__name__)
@@ -45,6 +53,8 @@ async def give_title(session: Session, prompt: MessageWithParts, model: Model) -
             async for event in events:
                 if isinstance(event, TextDelta):
                     pieces.append(event.text)
+                elif isinstance(event, TextWasThought):
+                    pieces.clear()
     except ModelFailure as failure:
         _log.info("no title for session %s: %s", session.id, failure)
         return

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from kedge._version import __version__
 from kedge.cli import config, serve, trust
+from kedge.cli.secrecy import hide_secrets
 from kedge.config.naming import printable
 from kedge.domain.errors import InternalError, KedgeError
 
@@ -69,7 +70,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run() -> NoReturn:
-    """The console script."""
+    """Run the command of this process, and end it."""
+    # Done before if `__main__` was, which scripts made by older versions do not ask.
+    hide_secrets()
     code = main()
     with suppress(OSError):
         sys.stdout.flush()

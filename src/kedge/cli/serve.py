@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import sys
 
 _ABOUT = """\
 Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
@@ -66,18 +67,25 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help="how old a prompt may be that is run after a restart, because the server ended before"
         " it had begun; older ones say that they were not run (%(default)g)",
     )
+    command.add_argument(
+        "--commands-may-grant",
+        action="store_true",
+        help="let commands of the agent use this server like other clients, so that they can answer"
+        " permissions and prompt; see docs/security.md",
+    )
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry it out."""
-    from kedge.engine.settings import Settings
+    from kedge.engine.settings import Settings, database_address
     from kedge.engine.worktrees import find_directory
     from kedge.errors import InvalidInput
+    from kedge.server.commands import can_tell
     from kedge.server.running import run as serve
     from kedge.server.settings import (
         ServerSettings,
-        forget_password,
+        forget_secrets,
         password_in,
         username_in,
     )
@@ -89,13 +97,16 @@ def run(options: argparse.Namespace) -> int:
         root=None if options.root is None else find_directory(options.root),
         password=password_in(os.environ),
         username=username_in(os.environ),
+        commands_may_grant=options.commands_may_grant or not can_tell(),
     )
     directory = find_directory(options.directory)
     if not settings.allows(directory):
         raise InvalidInput(
             f"{directory} is outside of the root; give a DIRECTORY in {settings.root}"
         )
-    forget_password(os.environ)
+    _warn_of_shown(settings.password)
+    database = database_address(options.database)
+    forget_secrets(os.environ)
     asyncio.run(
         serve(
             _announce,
@@ -103,10 +114,21 @@ def run(options: argparse.Namespace) -> int:
             settings=settings,
             engine_settings=Settings(prompt_age=options.prompt_age),
             data_dir=options.data,
-            database=options.database,
+            database=database,
         )
     )
     return 0
+
+
+def _warn_of_shown(password: str | None) -> None:
+    from kedge.cli.secrecy import shown_above
+
+    if password and (process := shown_above(password)) is not None:
+        print(
+            f"kedge: the environment of process {process}, which started this server, shows the"
+            " password to commands of the same user",
+            file=sys.stderr,
+        )
 
 
 def _announce(url: str) -> None:

@@ -88,7 +88,7 @@ async def _look(options: argparse.Namespace) -> list["LoadedFile"]:
             _say(f"there are no configuration files of a project in {place.worktree}")
     wanting = []
     for file in ours:
-        if file.strays:
+        if not file.was_read:
             _say(*notices(file))
         elif file.trusted:
             _say(f"{file.path} is trusted already")

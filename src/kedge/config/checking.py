@@ -207,11 +207,13 @@ _FILE = _record(
     {
         **dict.fromkeys(("model", "small_model", "default_agent", "username", "shell"), _text),
         **dict.fromkeys(("enabled_providers", "disabled_providers", "instructions"), _TEXTS),
+        "keep_env": _TEXTS,
         **dict.fromkeys(("snapshot", "autoshare"), _flag),
         **dict.fromkeys(("agent", "mode"), _table(_AGENT)),
         "provider": _table(_PROVIDER),
         "permission": _permission,
         "tools": _table(_flag),
+        "tool_output": _record(dict.fromkeys(("max_bytes", "max_lines"), _some)),
         "share": _word("manual", "auto", "disabled"),
     }
 )

@@ -9,7 +9,7 @@ from kedge.config.checking import Mistake, check, check_models
 from kedge.config.jsonc import KeyPath
 from kedge.config.limiting import Limited, limited
 from kedge.config.merging import merge, normal
-from kedge.config.reading import lies_below
+from kedge.config.reading import is_irregular, lies_below
 from kedge.config.sources import Candidate, Source, open_source
 from kedge.config.substituting import Substitution
 from kedge.domain.errors import ConfigInvalid
@@ -48,6 +48,8 @@ class LoadedFile:
     """The folder that a project's file is about: untrusted, it may read nothing else."""
     strays: bool = False
     """It is a link out of its project, and was not read."""
+    irregular: bool = False
+    """It is a pipe, a folder or a device, and was not read: nobody wrote a rule there."""
     ignored: tuple[KeyPath, ...] = ()
     """Keys that count only when the file is trusted."""
     allowing: tuple[KeyPath, ...] = ()
@@ -60,6 +62,13 @@ class LoadedFile:
     """The permissions of an untrusted file, which its value lacks."""
     agents: Mapping[str, Json] | None = None
     """Those of its agents."""
+    key_variables: tuple[str, ...] = ()
+    """Variables that its providers take something from, such as their key."""
+
+    @property
+    def was_read(self) -> bool:
+        """Whether what stands at the path is a file of its project."""
+        return not (self.strays or self.irregular)
 
 
 def nobody(path: str, digest: str) -> bool:
@@ -158,19 +167,20 @@ def _folders(directory: str, worktree: str) -> list[str]:
 def _loaded(
     place: Candidate, environ: Mapping[str, str], is_trusted: TrustCheck
 ) -> LoadedFile | None:
-    if place.root is not None and not lies_below(place.path, place.root):
-        if not os.path.lexists(place.path):
-            return None
-        return LoadedFile(
-            path=place.path,
-            root=place.root,
-            reach=place.reach,
-            digest="",
-            trusted=False,
-            value={},
-            written={},
-            strays=True,
-        )
+    if place.root is not None and os.path.lexists(place.path):
+        strays = not lies_below(place.path, place.root)
+        if strays or is_irregular(place.path):
+            return LoadedFile(
+                path=place.path,
+                root=place.root,
+                reach=place.reach,
+                digest="",
+                trusted=False,
+                value={},
+                written={},
+                strays=strays,
+                irregular=not strays,
+            )
     source = open_source(place, home_of(environ))
     return None if source is None else _looked_at(source, environ, is_trusted)
 
@@ -200,6 +210,7 @@ def _looked_at(source: Source, environ: Mapping[str, str], is_trusted: TrustChec
         written=source.value,
         ignored=tuple(substitution.ignored),
         odd=tuple(odd),
+        key_variables=tuple(substitution.key_variables),
     )
 
 

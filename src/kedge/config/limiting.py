@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from kedge.config.instructions import stays_inside
 from kedge.config.jsonc import KeyPath
+from kedge.config.values import ToolOutputConfig
 from kedge.domain.agents import BUILT_IN
 
 Json = dict[str, Any]
@@ -61,6 +64,7 @@ class _Limiting:
             "instructions": self.instructions,
             "permission": self.permissions,
             "tools": self.tools,
+            "tool_output": self.tool_output,
             "share": self.share,
             "default_agent": self.default_agent,
         }
@@ -142,6 +146,17 @@ class _Limiting:
     def tools(self, value: dict[str, bool]) -> None:
         # They are among the permissions already; those that are on are told of there.
         self.made.kept["tools"] = {name: on for name, on in value.items() if not on}
+
+    def tool_output(self, value: Json) -> None:
+        own = {**msgspec.structs.asdict(ToolOutputConfig()), **self.trusted.get("tool_output", {})}
+        kept = {}
+        for key, item in value.items():
+            # More of it is paid for by whoever comes across the file.
+            if key in own and item <= own[key]:
+                kept[key] = item
+            else:
+                self.ignore("tool_output", key)
+        self.made.kept["tool_output"] = kept
 
     def share(self, value: str) -> None:
         own = self.trusted.get("share", "manual")

@@ -24,7 +24,10 @@ from kedge.domain.errors import ConfigInvalid
 
 Json = dict[str, Any]
 
-_NOT_WRITTEN = {"permission", "restrictions", "agent", "instructions", "notices", "files", "raw"}
+_NOT_WRITTEN = {
+    *("permission", "restrictions", "agent", "instructions", "notices", "files", "raw"),
+    "key_variables",
+}
 """Fields that are made here, whatever a file may have under their names."""
 _OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
 _ONLY_SHOWN = {"mode", "hidden", "color"}
@@ -89,8 +92,9 @@ def config_of(files: list[LoadedFile], home: str) -> Config:
         restrictions=tuple(rules(file.permission, home) for file in files if file.permission),
         agent=_agents(raw.get("agent", {}), files, home),
         instructions=_instructions(files, home),
+        key_variables=tuple(dict.fromkeys(name for file in files for name in file.key_variables)),
         notices=tuple(notice for file in files for notice in notices(file)),
-        files=tuple(file.path for file in files if not file.strays),
+        files=tuple(file.path for file in files if file.was_read),
         raw=raw,
     )
 

@@ -13,6 +13,8 @@ def notices(file: LoadedFile) -> list[str]:
     path = printable(file.path)
     if file.strays:
         return [f"{path} is ignored: it is a link out of the project; put a copy in its place"]
+    if file.irregular:
+        return [f"{path} is ignored: it is not a regular file"]
     ignored = [f"{dotted(key)} is ignored {TO_TRUST}" for key in dict.fromkeys(file.ignored)]
     allowing = [
         f"{dotted(key)} only makes an exception from the file's own rules {TO_TRUST}"

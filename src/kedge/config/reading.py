@@ -3,12 +3,12 @@
 import os
 import stat
 
+from kedge.domain.safe_read import NotRegular, read_up_to, regular_file
+
 LARGEST_CONFIG = 256 * 1024
 """No configuration is larger: to look through it takes time."""
 LARGEST_FILE = 1024 * 1024
 """Nothing that one includes is larger."""
-
-_OPENING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Unreadable(Exception):
@@ -18,25 +18,20 @@ class Unreadable(Exception):
 def read(path: str, limit: int = LARGEST_FILE) -> bytes | None:
     """What a regular file holds, links followed; None if there is nothing at the path."""
     try:
-        # To open a device can already do something, so nothing is opened unseen.
-        _check(os.stat(path), limit)
-        descriptor = os.open(path, _OPENING)
+        with regular_file(path) as (descriptor, found):
+            if found.st_size > limit:
+                raise _too_large(limit)
+            content = read_up_to(descriptor, limit, expected=found.st_size)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except NotRegular as error:
+        raise Unreadable("is not a regular file") from error
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise Unreadable("has a name that no file can have") from error
-    try:
-        _check(os.fstat(descriptor), limit)
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        raise Unreadable(f"cannot be read ({error.strerror})") from error
-    finally:
-        os.close(descriptor)
     if len(content) > limit:
-        raise Unreadable(f"is larger than {limit} bytes")
+        raise _too_large(limit)
     return content
 
 
@@ -54,8 +49,13 @@ def lies_below(path: str, root: str) -> bool:
     return real == folder or real.startswith(folder.rstrip("/") + "/")
 
 
-def _check(found: os.stat_result, limit: int) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise Unreadable("is not a regular file")
-    if found.st_size > limit:
-        raise Unreadable(f"is larger than {limit} bytes")
+def is_irregular(path: str) -> bool:
+    """Whether something is at a path that is no regular file, wherever its links lead."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _too_large(limit: int) -> Unreadable:
+    return Unreadable(f"is larger than {limit} bytes")

@@ -30,6 +30,8 @@ class Substitution:
         self._texts: dict[str, str] = {}
         self._room = _MOST_TEXT
         self.ignored: list[KeyPath] = []
+        self.key_variables: list[str] = []
+        """Those that something of a provider was taken from."""
 
     def replaced(self, value: Any, path: KeyPath = ()) -> Any:  # noqa: ANN401 - any JSON
         """The value with its tokens replaced; what may not have any goes to `ignored`."""
@@ -68,7 +70,10 @@ class Substitution:
 
     def _value(self, token: re.Match[str], path: KeyPath) -> str:
         if token[1] == "env":
-            made = self._environ.get(token[2].strip(), "")
+            name = token[2].strip()
+            made = self._environ.get(name, "")
+            if path[0] == "provider":
+                self.key_variables.append(name)
         else:
             made = self._file(token[2].strip(), path)
         self._room -= len(made)

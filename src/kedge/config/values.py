@@ -105,6 +105,13 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class ToolOutputConfig(Section, frozen=True, kw_only=True):
+    """How much of what a tool gives back is stored and sent; the rest is kept in a file."""
+
+    max_bytes: int = 50 * 1024
+    max_lines: int = 2000
+
+
 class Instruction(Section, frozen=True, kw_only=True):
     """Files, or an address, whose text every prompt begins with."""
 
@@ -135,10 +142,15 @@ class Config(Section, frozen=True, kw_only=True):
     tools: dict[str, bool] = {}
     """As it was written; `permission` and `restrictions` have it already."""
     instructions: tuple[Instruction, ...] = ()
+    tool_output: ToolOutputConfig = ToolOutputConfig()
     snapshot: bool = True
     share: Share = "manual"
     username: str | None = None
     shell: str | None = None
+    keep_env: tuple[str, ...] = ()
+    """Variables with keys of providers that commands of the agent are told all the same."""
+    key_variables: tuple[str, ...] = ()
+    """Variables that the providers of trusted files take something from."""
     notices: tuple[str, ...] = ()
     """What was ignored, and why: for people to read."""
     files: tuple[str, ...] = ()

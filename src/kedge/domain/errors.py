@@ -3,6 +3,7 @@
 The docstring of a class is its default message.
 """
 
+import difflib
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -178,7 +179,9 @@ class AgentNotFound(NotFound):
     """There is no such agent."""
 
     def __init__(self, id: str, known: Sequence[str] = ()) -> None:
-        super().__init__("Agent", id, f"there are {', '.join(known)}" if known else "")
+        near = difflib.get_close_matches(str(id)[:100], known, n=1)
+        meant = f"did you mean {near[0]}? There are" if near else "there are"
+        super().__init__("Agent", id, f"{meant} {', '.join(known)}" if known else "")
 
 
 class SnapshotNotFound(NotFound):

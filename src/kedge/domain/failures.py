@@ -4,6 +4,7 @@ from typing import Any
 
 from kedge.domain.values import Value
 
+_ABORTED = "MessageAbortedError"
 _NOT_RUN = "Not run: "
 
 
@@ -16,7 +17,12 @@ class Failure(Value, frozen=True, kw_only=True):
 
 def aborted(message: str) -> Failure:
     """Somebody stopped the turn."""
-    return Failure(name="MessageAbortedError", data={"message": message})
+    return Failure(name=_ABORTED, data={"message": message})
+
+
+def is_aborted(failure: Failure) -> bool:
+    """Whether a failure says that somebody stopped the turn."""
+    return failure.name == _ABORTED
 
 
 def unknown(message: str, ref: str | None = None) -> Failure:

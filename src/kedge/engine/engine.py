@@ -18,7 +18,7 @@ from kedge.domain.status import SessionStatus
 from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
 from kedge.engine.heartbeats import Heartbeat
-from kedge.engine.holding import held, release
+from kedge.engine.holding import expire, held, release
 from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
@@ -103,6 +103,7 @@ class Engine:
             recover=self.recovery.look,
             release=partial(release, data),
             held=partial(held, data),
+            expire=partial(expire, data),
         )
         self._diffs: Diffs | None = None
         self._protecting: Protecting | None = None

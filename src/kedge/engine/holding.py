@@ -4,7 +4,12 @@ imported where no snapshot was ever taken."""
 import asyncio
 from pathlib import Path
 
-from kedge.engine.outputs import remove_outputs, sessions_with_outputs
+from kedge.engine.outputs import (
+    OLDEST,
+    remove_old_outputs,
+    remove_outputs,
+    sessions_with_outputs,
+)
 
 
 async def release(data: Path, project: str, session_id: str) -> None:
@@ -14,6 +19,11 @@ async def release(data: Path, project: str, session_id: str) -> None:
         from kedge.snapshot.sessions import release_session
 
         await asyncio.to_thread(release_session, data, project, session_id)
+
+
+async def expire(data: Path, now_ms: int) -> None:
+    """Keep no output any longer that is too old."""
+    await asyncio.to_thread(remove_old_outputs, data, now_ms / 1000 - OLDEST)
 
 
 async def held(data: Path) -> list[tuple[str, str]]:

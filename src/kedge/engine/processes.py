@@ -44,9 +44,12 @@ class Processes:
         self._store = store
         self._drains: set[Drain] = set()
         self._closed = False
+        self.leaders: set[int] = set()
+        """Processes that began a command here, whose end is waited for."""
 
     async def remember(self, fence: Fence, part_id: str, pid: int) -> Process | None:
         """Store a process that waits to begin; None if it has ended already."""
+        self.leaders.add(pid)
         seen = await asyncio.to_thread(process, pid)
         if seen is None:
             return None
@@ -64,6 +67,7 @@ class Processes:
 
     async def forget(self, ended: Process) -> None:
         """The command is over; what it left running is nobody's from now on."""
+        self.leaders.discard(ended.pid)
         await self._store.write(partial(drop_process, ended))
 
     def keep(self, drain: Drain) -> None:
@@ -135,7 +139,7 @@ def _of_command(
             sure |= {pid for pid, each in seen.items() if getattr(each, kind) == command.pgid}
     me = os.getpid()
     inside = command.part_id in marked.get(me, ())
-    lines = {pid: _ancestors(pid, seen) for pid in seen}
+    lines = {pid: line_of(pid, seen) for pid in seen}
     return {
         pid
         for pid, above in lines.items()
@@ -147,7 +151,8 @@ def _of_command(
     }
 
 
-def _ancestors(pid: int, seen: Mapping[int, Seen]) -> set[int]:
+def line_of(pid: int, seen: Mapping[int, Seen]) -> set[int]:
+    """The processes above one, as far as they were seen."""
     found: set[int] = set()
     each = seen.get(seen[pid].parent)
     # Numbers are read one after the other, so that a line may seem to end in itself.

@@ -17,7 +17,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A process that has not ended."""
+    """A process."""
 
     pid: int
     parent: int
@@ -26,6 +26,8 @@ class Seen:
     """0 where the system does not tell."""
     started: int
     """Comparable with others of the same boot."""
+    has_ended: bool = False
+    """Whether only its parent's wish to hear of its end keeps its number."""
 
 
 def processes() -> dict[int, Seen]:
@@ -41,8 +43,18 @@ def process(pid: int) -> Seen | None:
     return next(_from_ps("-p", str(pid)), None)
 
 
+def ended_children() -> list[Seen]:
+    """The children of this process that have ended, and whose end nobody has taken note of."""
+    found = (_stat(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    me = os.getpid()
+    return [each for each in found if each is not None and each.has_ended and each.parent == me]
+
+
 def marks(pid: int) -> frozenset[str]:
     """The calls that a process was started for; none where that is not told."""
+    if pid == os.getpid():
+        # A server closes its memory, also to itself if it asks in this way.
+        return frozenset(filter(None, os.environ.get(MARK, "").split(":")))
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -66,6 +78,11 @@ def _from_proc() -> Iterator[Seen]:
 
 
 def _read(pid: int) -> Seen | None:
+    found = _stat(pid)
+    return None if found is None or found.has_ended else found
+
+
+def _stat(pid: int) -> Seen | None:
     try:
         stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
     except OSError:
@@ -73,9 +90,9 @@ def _read(pid: int) -> Seen | None:
         return None
     # The name of the program is in brackets and may itself hold spaces and brackets.
     state, parent, group, session, *rest = stat.rpartition(")")[2].split()
-    if state in ("Z", "X"):
-        return None
-    return Seen(pid, int(parent), int(group), int(session), int(rest[15]))
+    # One whose first thread alone has ended looks the same, and goes on with others.
+    has_ended = state in ("Z", "X") and int(rest[13]) <= 1
+    return Seen(pid, int(parent), int(group), int(session), int(rest[15]), has_ended)
 
 
 def _from_ps(*which: str) -> Iterator[Seen]:

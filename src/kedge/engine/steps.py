@@ -34,7 +34,7 @@ from kedge.engine.turns import Turn
 from kedge.store.script import Script, ScriptMaker
 from kedge.store.verbs.parts import put_part, remove_part
 from kedge.store.verbs.todos import put_todos
-from kedge.store.verbs.turns import begin_step, finish_step
+from kedge.store.verbs.turns import begin_step, finish_step, spend_in_step
 
 if TYPE_CHECKING:
     from kedge.snapshot.files.steps import FileWork
@@ -128,13 +128,32 @@ class Step:
         )
         check_value(finish, StepFinishPart)
         patch, summary = await self._patch(), await self.turn._summary()
+        cost = self._cost_with(self.cost)
         self.message = msgspec.structs.replace(
-            self.message, finish=reason, cost=self.cost, tokens=self.tokens
+            self.message, finish=reason, cost=cost, tokens=self.tokens
         )
         fence, now = self.turn.fence, engine.clock.now()
         end = partial(finish_step, self.message, finish, patch, summary, fence=fence, now=now)
         await self.turn._write(partial(together, end, taken.record))
         reach("step-ended")
+
+    async def spend(self, tokens: TokenCount, cost: float) -> None:
+        """Record what a model request took that came to nothing, and is made again or given up."""
+        self._check_open()
+        spent = StepFinishPart(
+            reason="error", snapshot=self._snapshot, cost=cost, tokens=tokens, **self.new_part()
+        )
+        check_value(spent, StepFinishPart)
+        # As many tokens as the last request had, which is how clients know how full the model is.
+        self.message = msgspec.structs.replace(
+            self.message, cost=self._cost_with(cost), tokens=tokens
+        )
+        fence, now = self.turn.fence, self.turn.engine.clock.now()
+        await self.turn._write(partial(spend_in_step, self.message, spent, fence=fence, now=now))
+
+    def _cost_with(self, cost: float) -> float:
+        # Sums of floats leave dust.
+        return round(self.message.cost + cost, 12)
 
     async def _patch(self) -> PatchPart | None:
         """The files that this step changed, if any and if there is a snapshot to name."""

@@ -35,7 +35,7 @@ class Trusting:
 
     async def trust(self, file: LoadedFile) -> None:
         """Trust a project's file with the content that it had when it was loaded."""
-        if file.root is None or file.strays:
+        if file.root is None or not file.was_read:
             raise InvalidInput(f"{file.path} is not a file of a project that can be trusted")
         script = partial(trust_file, file.path, file.digest, now=self._clock.now())
         await self._store.write(script)

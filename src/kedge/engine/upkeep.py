@@ -1,5 +1,5 @@
 """What an engine does in the background: ends the runs of processes that died, fills the search
-index, purges what was deleted long ago, thins out old events.
+index, purges what was deleted long ago, removes old outputs, thins out old events.
 
 Every process may do it; the store makes sure that the work is done once.
 """
@@ -50,13 +50,15 @@ class Upkeep:
         recover: Callable[[], Coroutine[Any, Any, None]],
         release: Callable[[str, str], Coroutine[Any, Any, None]],
         held: Callable[[], Coroutine[Any, Any, list[tuple[str, str]]]],
+        expire: Callable[[int], Coroutine[Any, Any, None]],
     ) -> None:
         """`release` lets go of what is kept beside the database for a session of a project; `held`
-        tells for which ones something is."""
+        tells for which ones something is; `expire` removes what is too old at a time."""
         self._store = store
         self._recover = recover
         self._release = release
         self._held = held
+        self._expire = expire
         self._clock = clock
         self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,9 +87,11 @@ class Upkeep:
             pass
 
     async def tidy(self) -> None:
-        """Purge sessions whose retention time is over, and thin out events once a day."""
+        """Purge sessions whose retention time is over, remove old outputs, and thin out events once
+        a day."""
         await self.purge()
         await self.release()
+        await self._expire(self._clock.now())
         await self.compact(every=_COMPACT_EVERY)
 
     async def purge(self) -> int:

@@ -7,8 +7,9 @@ await catalog.aclose()
 """
 
 import difflib
+import heapq
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,13 +22,15 @@ from kedge.domain.providers import ModelApi, ModelInfo, ProviderInfo, model_info
 from kedge.model.describing import configured_model
 from kedge.model.endpoint import Endpoint, silence_of
 from kedge.model.known import KNOWN, PROTOCOLS, KnownProvider
-from kedge.model.listing import bare_model, listed_model, listed_models
+from kedge.model.listing import bare_model, listed_model, listed_models, listed_names
 from kedge.model.offline import OfflineModel, offline_info, offline_provider
 from kedge.model.port import Model
 from kedge.model.remote import Connections, RemoteModel
 
 _COMPATIBLE = "@ai-sdk/openai-compatible"
 _NEAR = 3
+_LIKELY = 20
+_LONGEST_NAME = 200
 _log = logging.getLogger(__name__)
 _NOTHING = ProviderConfig()
 _SECRET = ("apiKey", "headers")
@@ -56,7 +59,21 @@ class Catalog:
                 return info
         elif (info := self._keyless(provider_id, model_id)) is not None:
             return info
-        raise ModelNotFound(f"{provider_id}/{model_id}", self._near(provider_id, model_id))
+        name = f"{provider_id}/{model_id}"
+        raise ModelNotFound(name.rstrip("/"), self._near(provider_id, model_id))
+
+    def why_not(self, provider_id: str, model_id: str) -> str | None:
+        """Why a model cannot be asked, as far as that is known without asking; None if it can."""
+        try:
+            info = self.model(provider_id, model_id)
+        except ModelNotFound as error:
+            return str(error)
+        if info.providerID == offline_info().providerID or self._endpoint(info).is_complete:
+            return None
+        variables = " or ".join(self._variables(provider_id))
+        return f"{provider_id}/{model_id} is not set up" + (
+            f": there is no key in {variables}" if variables else ""
+        )
 
     def default(self) -> tuple[str, str]:
         """Provider and model if nobody says: as configured, else of the first with a key."""
@@ -75,6 +92,12 @@ class Catalog:
         offline = offline_info()
         return offline.providerID, offline.id
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether the offline model is the default only because there is nothing else."""
+        offline = offline_info()
+        return not self._config.model and self.default() == (offline.providerID, offline.id)
+
     def defaults(self) -> dict[str, str]:
         """The model of each provider that is taken if only the provider is said; the provider of
         the default model comes first."""
@@ -91,11 +114,11 @@ class Catalog:
     def small(self, provider_id: str) -> ModelInfo | None:
         """A cheap model for titles and the like: as configured, else one of the same provider."""
         if self._config.small_model:
-            try:
+            why = self.why_not(*_split(self._config.small_model))
+            if why is None:
                 return self.model(*_split(self._config.small_model))
-            except ModelNotFound as error:
-                # Nobody waits for a title; that there is none would stop an answer.
-                _log.warning("small_model of the configuration: %s", error)
+            # Nobody waits for a title; that there is none would stop an answer.
+            _log.warning("small_model of the configuration: %s", why)
         if provider_id == offline_info().providerID:
             return offline_info()
         known = KNOWN.get(provider_id)
@@ -110,6 +133,13 @@ class Catalog:
         return RemoteModel(
             info, self._endpoint(info), self._connections, listed=self._listed_price(info)
         )
+
+    def key_variables(self) -> frozenset[str]:
+        """The variables that hold keys of providers, or would: the usual ones and those that the
+        configuration names."""
+        known = {name for provider in KNOWN.values() for name in provider.env}
+        named = {name for provider in self._config.provider.values() for name in provider.env or ()}
+        return frozenset(known | named | {*self._config.key_variables})
 
     async def aclose(self) -> None:
         """Close the connections to all providers."""
@@ -200,12 +230,18 @@ class Catalog:
         return model_id in provider.models or self._unlisted(provider_id, model_id) is not None
 
     def _near(self, provider_id: str, model_id: str) -> list[str]:
-        names = [
-            f"{provider.id}/{model}"
-            for provider in self._all().values()
-            for model in provider.models
+        """Similar names, those that can be asked first; then those of well-known providers."""
+        own = [(each.id, model) for each in self._all().values() for model in each.models]
+        known = [
+            (each.id, model)
+            for each in KNOWN.values()
+            if each.id not in self._all() and self._is_enabled(each.id)
+            for model in listed_names(each)
         ]
-        return difflib.get_close_matches(f"{provider_id}/{model_id}", names, n=_NEAR)
+        found: dict[str, None] = {}
+        for names in (own, known):
+            found |= dict.fromkeys(_similar(provider_id, model_id, names))
+        return list(found)[:_NEAR]
 
     def _variables(self, provider_id: str) -> tuple[str, ...]:
         config, known = self._config.provider.get(provider_id), KNOWN.get(provider_id)
@@ -261,6 +297,23 @@ def _known_model(known: KnownProvider, model_id: str) -> ModelInfo | None:
     if found is None and known.any_model and model_id:
         return bare_model(known, model_id)
     return found
+
+
+def _similar(provider_id: str, model_id: str, names: Sequence[tuple[str, str]]) -> list[str]:
+    """Names that are like one: the same model elsewhere, then those that are spelled like it."""
+    wanted = f"{provider_id}/{model_id}"
+    if len(wanted) > _LONGEST_NAME:
+        return []
+    whole = {f"{provider}/{model}": model for provider, model in names}
+    same = [name for name, model in whole.items() if model_id in (model, model.rpartition("/")[2])]
+    # Comparing with each of a thousand names would hold everything else up.
+    pieces = _pieces(wanted)
+    likely = heapq.nlargest(_LIKELY, whole, key=lambda name: len(pieces & _pieces(name)))
+    return [*same, *difflib.get_close_matches(wanted, likely, n=_NEAR)]
+
+
+def _pieces(name: str) -> set[str]:
+    return {name[at : at + 2] for at in range(len(name) - 1)}
 
 
 def _is_wanted(model_id: str, config: ProviderConfig) -> bool:

@@ -30,6 +30,12 @@ class Endpoint:
     untrusted: tuple[str, ...] = ()
     """What files that nobody trusts say of it, and what to do for it to count."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is all that it takes to ask it."""
+        has_address = self.url is not None or self.protocol != "chat"
+        return self.protocol is not None and has_address and bool(self.key or not self.needs_key)
+
     def secrets(self) -> tuple[str, ...]:
         """What must not be seen in any message."""
         values = (self.key or "", *(value for _, value in self.headers))

@@ -77,7 +77,7 @@ _ALL = (
             r"(gpt-[4-9]|o[134]|codex)"
             r"(?!.*(audio|realtime|transcribe|tts|image|search|research|vision|live|:|\.ft-))"
         ),
-        thinks=re.compile(r"gpt-[5-9]|o[134]|codex"),
+        thinks=re.compile(r"(?!o1-(mini|preview)|.*chat)(gpt-[5-9]|o[134]|codex)"),
         effort="reasoningEffort",
         takes=_READS,
     ),

@@ -27,11 +27,13 @@ _EFFORTS = ("low", "medium", "high")
 
 def listed_models(provider: KnownProvider) -> dict[str, ModelInfo]:
     """The models of a provider that are not on their way out, by id."""
-    return {
-        model.id: _describe(provider, model.id, model)
-        for model in _models(provider.listed_as)
-        if not model.deprecated and provider.own.match(model.id) and _writes_text(model)
-    }
+    return {model.id: _describe(provider, model.id, model) for model in _current(provider)}
+
+
+@cache
+def listed_names(provider: KnownProvider) -> tuple[str, ...]:
+    """The ids of the models of a provider."""
+    return tuple(model.id for model in _current(provider))
 
 
 def listed_model(provider: KnownProvider, model_id: str) -> ModelInfo | None:
@@ -45,6 +47,14 @@ def listed_model(provider: KnownProvider, model_id: str) -> ModelInfo | None:
 def bare_model(provider: KnownProvider, model_id: str) -> ModelInfo:
     """A model that nothing is known of but its provider."""
     return _describe(provider, model_id, None)
+
+
+def _current(provider: KnownProvider) -> list["ListedModel"]:
+    return [
+        model
+        for model in _models(provider.listed_as)
+        if not model.deprecated and provider.own.match(model.id) and _writes_text(model)
+    ]
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from kedge.domain.failures import Failure
 from kedge.domain.providers import ModelInfo
-from kedge.domain.sessions import TokenCount
+from kedge.domain.sessions import NO_TOKENS, TokenCount
 
 # What the model is asked.
 
@@ -99,10 +99,15 @@ class ModelRequest:
     system: tuple[str, ...]
     turns: tuple[UserTurn | AssistantTurn, ...]
     tools: tuple[ToolSpec, ...] = ()
+    tool_choice: Literal["auto", "none"] = "auto"
+    """With "none" the model is told of the tools, which are part of what its provider has cached,
+    and that it must not call them now."""
     temperature: float | None = None
     top_p: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the model's configuration and of its variant, as the provider names them."""
+    conversation: str | None = None
+    """A name that all requests of a conversation have, by which a provider finds what it cached."""
     purpose: Literal["answer", "title"] = "answer"
     attempt: int = 1
     """Which try this is; those before it failed."""
@@ -129,6 +134,13 @@ class TextEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextWasThought:
+    """It has ended too, and shows only now that `text`, all since its start, was a thought."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningStarted:
     """The model begins to think."""
 
@@ -145,6 +157,13 @@ class ReasoningEnded:
     """It has thought; `metadata` is to be handed back with the thought."""
 
     metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtWasText:
+    """Nothing followed the thought that has just ended: `text`, with its tags, is the answer."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +202,18 @@ ModelEvent: TypeAlias = (
     TextStarted
     | TextDelta
     | TextEnded
+    | TextWasThought
     | ReasoningStarted
     | ReasoningDelta
     | ReasoningEnded
+    | ThoughtWasText
     | ToolStarted
     | ToolCalled
     | Finished
 )
+
+
+Setback: TypeAlias = Literal["busy", "broken", "silent"]
 
 
 class ModelFailure(Exception):
@@ -201,12 +225,20 @@ class ModelFailure(Exception):
         *,
         retryable: bool = False,
         retry_after: float | None = None,
+        setback: Setback = "busy",
     ) -> None:
         super().__init__(str(failure.data.get("message") or failure.name))
         self.failure = failure
         self.retryable = retryable
+        self.setback = setback
+        """What asking again costs: nothing where there was no answer ("busy"), money where there
+        was one that is of no use ("broken"), minutes where nothing came at all ("silent")."""
         self.retry_after = retry_after
         """Seconds that the provider asked to wait."""
+        self.tokens: TokenCount = NO_TOKENS
+        """What was counted, if the answer came to its end and is of no use."""
+        self.cost: float = 0
+        """Dollars that it cost all the same."""
 
 
 class Model(Protocol):

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from kedge.domain.errors import EngineClosed
 from kedge.server.answers import Answer, Receive, Send, Stream, send_answer
 from kedge.server.backend import Backend
-from kedge.server.bodies import Bodies
+from kedge.server.bodies import Bodies, check_framing
+from kedge.server.commands import CommandGuard
 from kedge.server.errors import (
     RouteNotFound,
     WrongMethod,
     WrongType,
     error_answer,
 )
+from kedge.server.file_queue import FileQueue
 from kedge.server.gate import Scope
 from kedge.server.requests import (
     NoBody,
@@ -33,6 +36,8 @@ class Application:
         self._router = Router(routes)
         self._backend = backend
         self._bodies = Bodies(backend.settings.max_body)
+        self._files = FileQueue()
+        self._guard = None if backend.settings.commands_may_grant else CommandGuard()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: Mapping[bytes, bytes] = scope["kedge.headers"]
@@ -54,10 +59,13 @@ class Application:
     async def _answer(
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Answer | Stream:
+        check_framing(headers)
         route, parameters = self._route(scope["method"], scope["path"])
         asked = parsed_query(scope["query_string"])
         query = query_value(asked, route.query)
         body = await self._body(route, headers, receive)
+        if self._guard is not None and route.grants is not None and route.grants(body):
+            await self._guard.check(scope)
         request = Request(
             backend=self._backend,
             path=parameters,
@@ -67,6 +75,8 @@ class Application:
             asked=asked,
             url=_url(scope),
         )
+        if route.reads_files:
+            return await self._files.run(partial(route.handler, request), receive)
         return await route.handler(request)
 
     def _route(self, method: str, path: str) -> tuple[Route, dict[str, str]]:

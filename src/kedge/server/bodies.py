@@ -1,9 +1,12 @@
-"""The bodies of requests: read whole, and never more of them at once than there is room for."""
+"""The bodies of requests: read whole, never more of them at once than there is room for, and with
+no more in them than can be handled at once."""
 
 import asyncio
 from collections.abc import Mapping
 
+from kedge.domain import wire
 from kedge.domain.errors import TooLarge
+from kedge.domain.text import nested_deeper_than
 from kedge.server.answers import Receive
 from kedge.server.errors import BadRequest, ClientGone, Crowded, SlowBody
 
@@ -15,6 +18,18 @@ _SMALL = 1024 * 1024
 """Bytes of a body that holds no text or file of a person: decoding holds up everybody else."""
 _LARGE_AT_ONCE = 8
 """How many of the largest kind there is room for."""
+MOST_VALUES = 50_000
+"""How many values a body may have: each is an object in Python, however short its text is."""
+
+
+def check_framing(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a body that is said to be encoded in a way that nobody undoes.
+
+    What is worse is refused before a request comes here. A length beside chunks is not seen here:
+    the chunks count, as the standard has it, and the connection is closed after the answer.
+    """
+    if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+        raise BadRequest("transfer-encoding may only be chunked", "Headers")
 
 
 class Bodies:
@@ -70,3 +85,30 @@ def _check_length(said: bytes, most: int) -> None:
 
 def _too_large(most: int) -> TooLarge:
     return TooLarge(f"such a request may have at most {most} bytes")
+
+
+def check_values(body: bytes) -> None:
+    """Refuse JSON that has too many values, or is nested too deep, before it is decoded.
+
+    They are counted by the commas and brackets outside of strings. Whether it is JSON at all is not
+    seen here: as far as it is, this reads it as the decoder does.
+    """
+    if _marks(body) <= wire.MAX_DEPTH:
+        return
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A value has a key at most, and a string two quotes; so many pieces can be held.
+    if unescaped.count(b'"') > 4 * MOST_VALUES + 2:
+        raise _too_many()
+    outside = b"".join(unescaped.split(b'"')[::2])
+    if _marks(outside) > MOST_VALUES:
+        raise _too_many()
+    if nested_deeper_than(wire.MAX_DEPTH, outside):
+        raise TooLarge(f"nested more than {wire.MAX_DEPTH} levels deep")
+
+
+def _marks(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _too_many() -> TooLarge:
+    return TooLarge(f"a request may have at most {MOST_VALUES} values")

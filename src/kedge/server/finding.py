@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from kedge.agent.tools.searching import search
+from kedge.agent.tools.searching import SearchStopped, search
 from kedge.agent.tools.tool import ToolFailure
+from kedge.domain.errors import OperatorError
 from kedge.server.errors import BadRequest
 
 Kind = Literal["file", "directory"]
@@ -24,7 +25,7 @@ _MOST_NAMES = 100_000
 _LONGEST_LINE = 2000
 _MOST_SUBMATCHES = 100
 _LARGEST_FILE = "64M"
-_PATIENCE = 20
+_PATIENCE = 20.0
 """Seconds."""
 
 
@@ -77,19 +78,18 @@ async def _records(
         return []
     records: list[bytes] = []
     try:
-        async with (
-            asyncio.timeout(_PATIENCE),
-            search(Path(root), [*arguments, "--glob=!.git", "--"]) as running,
-        ):
+        async with search(
+            Path(root), [*arguments, "--glob=!.git", "--"], patience=_PATIENCE
+        ) as running:
             async for record in running.records(separator):
                 if record.startswith(beginning):
                     records.append(record)
                 if len(records) >= most:
                     break
+    except SearchStopped as stopped:
+        raise OperatorError(str(stopped)) from None
     except ToolFailure as failure:
         raise BadRequest(str(failure), "Query") from None
-    except TimeoutError:
-        raise BadRequest(f"the search took over {_PATIENCE} s; narrow it", "Query") from None
     return records
 
 

@@ -22,18 +22,16 @@ Scope: TypeAlias = dict[str, Any]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _ORIGINS = re.compile(
-    r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-    r"|https://([a-z0-9-]+\.)+opencode\.ai"
-    r"|tauri://localhost|https?://tauri\.localhost"
-    r"|oc://renderer[^\s]*",
+    r"https://([a-z0-9-]+\.)+opencode\.ai|tauri://localhost|oc://renderer[^\s]*",
     re.IGNORECASE,
 )
-"""Where OpenCode's own clients come from."""
+"""Where OpenCode's own clients come from. No port of this machine is among them: what listens there
+may run anybody's code, and `tauri.localhost` is such a place for a browser."""
 _HOST = re.compile(r"([^\[\]:@/\\\s]+|\[[0-9a-f:.]+\])(?::[0-9]*)?", re.IGNORECASE)
 """A name or address, and perhaps a port."""
 _ONCE = (
     *(b"host", b"origin", b"authorization", b"content-length", b"content-type"),
-    b"sec-fetch-site",
+    *(b"transfer-encoding", b"sec-fetch-site"),
 )
 """Headers that decide something: of two that differ, nobody could tell which one counts."""
 _OTHER_SITES = (b"cross-site", b"same-site")
@@ -117,10 +115,11 @@ class Gate:
         if site in _OTHER_SITES:
             # Said of images, frames and links too, which have no origin.
             return True
-        if not origin or self._credentials is None:
-            return bool(origin)
         host = headers.get(b"host", b"").decode("latin-1")
-        return site != b"same-origin" and origin.lower().partition("://")[2] != host.lower()
+        if not origin or (host and origin.lower().partition("://")[2] == host.lower()):
+            return False
+        # A proxy may have changed the host, which only a server with a password is there for.
+        return self._credentials is None or site != b"same-origin"
 
     def _is_own(self, header: bytes) -> bool:
         """Whether a request was meant for this machine, or for a name that was allowed."""

@@ -17,11 +17,13 @@ from kedge.engine.engine import Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
 from kedge.server.backend import Backend
+from kedge.server.bodies import check_values
 from kedge.server.errors import BadRequest, Kind
 
 Q = TypeVar("Q")
 B = TypeVar("B")
 _DIRECTORY_HEADER = b"x-opencode-directory"
+_MOST_PARAMETERS = 100
 
 
 class NoQuery(msgspec.Struct, frozen=True):
@@ -124,6 +126,8 @@ def parsed_query(raw: bytes) -> dict[str, str]:
     """The query by key; a key that is there twice is refused, as nobody knows which one counts."""
     if not raw:
         return {}
+    if raw.count(b"&") >= _MOST_PARAMETERS:
+        raise BadRequest(f"the query has more than {_MOST_PARAMETERS} parameters", "Query")
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
@@ -149,6 +153,7 @@ def body_value(raw: bytes, kind: Any, may_be_absent: bool) -> Any:  # noqa: ANN4
         if not may_be_absent:
             raise BadRequest("Expected object, got undefined", "Payload")
         raw = b"{}"
+    check_values(raw)
     try:
         return wire.decode(raw, kind)
     except InvalidInput as error:

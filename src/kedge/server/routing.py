@@ -15,6 +15,11 @@ Handler: TypeAlias = Callable[[Request[Any, Any]], Awaitable[Answer | Stream]]
 H = TypeVar("H", bound=Callable[..., Awaitable[Answer | Stream]])
 
 
+def always(body: object) -> bool:
+    """Every request grants something."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One method of one path, with everything that its description in `/doc` needs."""
@@ -34,6 +39,10 @@ class Route:
     """The type of the JSON answer, or `bytes` or `None`; for a stream, that of its events."""
     status: int
     media_type: str
+    reads_files: bool
+    """Whether a program or a thread reads many files for it; of these only a few run at once."""
+    grants: Callable[[Any], bool] | None
+    """Whether a request with such a body gives an agent more than it has; None if none does."""
 
     @property
     def summary(self) -> str:
@@ -51,6 +60,8 @@ class Routes:
     """The routes of one area, as its module declares them."""
 
     all: list[Route] = field(default_factory=list)
+    reads_files: bool = False
+    """Whether they all do, and not only those that say so."""
 
     def get(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
         return self.add("GET", path, operation, **said)
@@ -80,6 +91,8 @@ class Routes:
         answer: Any = None,  # noqa: ANN401 - a union is no type
         status: int = 200,
         media_type: str = "application/json",
+        reads_files: bool = False,
+        grants: Callable[[Any], bool] | None = None,
     ) -> Callable[[H], H]:
         """Declare that the function below answers these requests."""
 
@@ -97,6 +110,8 @@ class Routes:
                     answer=answer,
                     status=status,
                     media_type=media_type,
+                    reads_files=self.reads_files or reads_files,
+                    grants=grants,
                 )
             )
             return handler

@@ -15,6 +15,7 @@ from kedge.engine.session import Session
 from kedge.engine.settings import Settings
 from kedge.server.app import Application, Door
 from kedge.server.backend import Backend
+from kedge.server.commands import adopting
 from kedge.server.gate import Gate
 from kedge.server.http import http_server, listening_socket, url_of
 from kedge.server.routes import ALL
@@ -63,6 +64,8 @@ async def serving(
                 recover=False,
             )
         )
+        if not chosen.commands_may_grant:
+            await parts.enter_async_context(adopting(engine.processes))
         agent = await parts.enter_async_context(Agent(engine, environ=environ))
         streams = await parts.enter_async_context(streaming(engine, chosen))
         backend = Backend(engine=engine, agent=agent, settings=chosen, streams=streams)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from kedge.domain.errors import CannotListen, InvalidInput, PathRefused
+from kedge.domain.secrecy import OWN_SECRETS, SERVER_PASSWORDS
 from kedge.engine.worktrees import real_path
 
 DEFAULT_PORT = 4096
 DEFAULT_USERNAME = "opencode"
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://([^\s/\[\]:@]+|\[[0-9a-f:.]+\])(:[0-9]+)?/?", re.I)
-_PASSWORDS = ("KEDGE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD")
 _LARGEST_BODY = 32 * 1024 * 1024
 
 
@@ -34,6 +34,11 @@ class ServerSettings:
     """Clients may only work in this folder and below it."""
     max_body: int = _LARGEST_BODY
     """Bytes that a prompt or part may have; other requests 1 MiB at most."""
+
+    commands_may_grant: bool = True
+    """Whether what this process started, and with it commands of the agent, may answer, allow and
+    start things like other clients. `kedge serve` lets them not; a program that serves beside other
+    work may have clients among its children."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -85,12 +90,12 @@ class ServerSettings:
 
 def password_in(environ: Mapping[str, str]) -> str | None:
     """The password that the environment sets, under kedge's name or OpenCode's."""
-    return next((environ[name] for name in _PASSWORDS if environ.get(name)), None)
+    return next((environ[name] for name in SERVER_PASSWORDS if environ.get(name)), None)
 
 
-def forget_password(environ: MutableMapping[str, str]) -> None:
-    """Keep the password from what the server starts: commands of an agent are no clients."""
-    for name in _PASSWORDS:
+def forget_secrets(environ: MutableMapping[str, str]) -> None:
+    """Keep passwords from what the server starts: commands of an agent are no clients."""
+    for name in OWN_SECRETS:
         environ.pop(name, None)
 
 

@@ -205,3 +205,38 @@ def test_words_without_their_quotes(source: str, value: str) -> None:
     (command,) = parse(f"x {source}").commands
     assert command.words[1].is_fixed
     assert command.values[1] == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"printf '\056\056/x' | xargs cat",
+        "printf %c%c%s . . /x | xargs cat",
+        "grep . list.txt | xargs cat",
+        "ls x | sed 's|.*|../y|' | xargs cat",
+        "ls x | sed 's|.*|../y|' | sort | xargs cat",
+        "git log -1 --format=%x2e%x2e/x | xargs cat",
+        "find . | awk '{print $2}' | head | xargs -n1 rm",
+    ],
+)
+def test_names_that_a_pipe_makes_up(line: str) -> None:
+    """They may be any, whatever its first program is."""
+    assert not parse(line).is_certain
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find . -name x -print0 | xargs -0 rm",
+        "git ls-files | grep x | sort | head -3 | xargs cat",
+        "grep -rl x src | xargs cat",
+        "rg -l x | xargs cat",
+        r"printf 'a\nb\n' | xargs cat",
+        r"printf '%s\n' a b | xargs cat",
+        "ls | grep -v x | xargs rm -r",
+        "git diff --name-only | xargs cat",
+    ],
+)
+def test_names_that_a_pipe_lists(line: str) -> None:
+    """They are below."""
+    assert parse(line).is_certain

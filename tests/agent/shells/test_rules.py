@@ -103,7 +103,7 @@ def test_what_is_not_understood_could_be_what_is_denied(line: str) -> None:
     """So it is asked about where anything is denied or asked for, unless that was taken back."""
     everything = PermissionRule(permission="*", pattern="*", action="allow")
     denied = PermissionRule(permission="bash", pattern="rm *", action="deny")
-    elsewhere = PermissionRule(permission="edit", pattern="x", action="deny")
+    elsewhere = PermissionRule(permission="read", pattern="x", action="deny")
     text = UNCERTAIN + line
     assert text in asked(line).patterns
     assert Rulebook(((everything, elsewhere),)).decide("bash", text).action == "allow"
@@ -111,6 +111,27 @@ def test_what_is_not_understood_could_be_what_is_denied(line: str) -> None:
     assert Rulebook(((everything,), (denied,))).decide("bash", text).action == "ask"
     assert Rulebook(((everything,),), ((denied,),)).decide("bash", text).action == "ask"
     assert Rulebook(((denied,), (everything,))).decide("bash", text).action == "allow"
+
+
+@pytest.mark.parametrize("permission", ["edit", "external_directory"])
+def test_what_is_not_understood_could_write_and_leave(permission: str) -> None:
+    """Where that is denied, a person is asked; not where only some of it is."""
+    everything = PermissionRule(permission="*", pattern="*", action="allow")
+    text = UNCERTAIN + "cat x | sh"
+    narrow = PermissionRule(permission=permission, pattern="*.lock", action="deny")
+    assert Rulebook(((everything, narrow),)).decide("bash", text).action == "allow"
+    assert Rulebook(((everything, narrow),)).decide("edit", text).action == (
+        "ask" if permission == "edit" else "allow"
+    )
+    exception = PermissionRule(permission=permission, pattern="x", action="allow")
+    for pattern in ("*", "/*"):
+        denied = PermissionRule(permission=permission, pattern=pattern, action="deny")
+        asking = PermissionRule(permission=permission, pattern=pattern, action="ask")
+        assert Rulebook(((everything, denied),)).decide("bash", text).action == "ask"
+        assert Rulebook(((everything, denied, exception),)).decide("bash", text).action == "ask"
+        assert Rulebook(((everything,),), ((denied,),)).decide("bash", text).action == "ask"
+        assert Rulebook(((denied, everything),)).decide("bash", text).action == "allow"
+        assert Rulebook(((everything, asking),)).decide("bash", text).action == "allow"
 
 
 def test_a_line_without_commands_is_asked_about() -> None:
@@ -147,9 +168,35 @@ def test_a_line_without_commands_is_asked_about() -> None:
         ("psql <<< 'drop table x'", []),
         ("cat x | sh", []),
         # or would mean others as a pattern.
-        ("python3 -c 'print(2*3)'", []),
-        ("git 'st*' x", []),
-        ("X='*' ls", ["ls *"]),
+        ("python3 -c 'print(2*3)'", ["(exactly) python3 -c 'print(2*3)'"]),
+        ("git 'st*' x", ["(exactly) git 'st*' x"]),
+        ("X='*' ls", ["(exactly) X='*' ls", "ls *"]),
+        ("sed 's/a.*e/b/e' f", ["(exactly) sed 's/a.*e/b/e' f"]),
+        ("find . -name '*.pyc' -delete", ["(exactly) find . -name '*.pyc' -delete"]),
+        # Scripts that only print what they read,
+        ("sed -n '1,40p' f", ["sed *"]),
+        ("sed 's/a.*//' f", ["sed *"]),
+        ("awk '{print $1}' f", ["awk *"]),
+        ("cat f | awk '{print $1}'", ["cat *"]),
+        # not others, nor those that nobody reads.
+        ("sed -i s/a/b/ f", ["sed -i s/a/b/ f"]),
+        ("awk '{print > \"f\"}' g", ["awk '{print > \"f\"}' g"]),
+        ("uv run awk 1 f", ["uv run awk 1 *"]),
+        ("uv run sed p f", ["uv run sed p *"]),
+        ("command -v rg", ["command -v *"]),
+        ("docker compose ps", ["docker compose ps *"]),
+        ("docker compose logs api", ["docker compose logs *"]),
+        ("docker compose exec c ls", ["docker compose exec c ls"]),
+        ("docker container run i ls", ["docker container run i ls"]),
+        ("docker --context x run i ls", ["docker --context x run i ls"]),
+        ("docker build -t a .", ["docker build *"]),
+        ("PYTHONPATH=src pytest a", ["PYTHONPATH=src pytest *", "pytest *"]),
+        ("PYTHONPATH=/x pytest a", ["PYTHONPATH=/x pytest a", "pytest *"]),
+        (
+            "CARGO_TERM_COLOR=never cargo test",
+            ["CARGO_TERM_COLOR=never cargo test *", "cargo test *"],
+        ),
+        ("cmake -DCMAKE_BUILD_TYPE=Debug", ["cmake *"]),
     ],
 )
 def test_what_is_allowed_for_good(line: str, always: list[str]) -> None:
@@ -158,7 +205,17 @@ def test_what_is_allowed_for_good(line: str, always: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["ls -la", "git push origin", "A=1 make all x", "/bin/ls x", "echo 'a b' > f", "X=1"]
+    "line",
+    [
+        "ls -la",
+        "git push origin",
+        "A=1 make all x",
+        "/bin/ls x",
+        "echo 'a b' > f",
+        "X=1",
+        "sed 's/a.*/b/e' f",
+        "X='*' ls",
+    ],
 )
 def test_what_was_allowed_for_good_is_not_asked_again(line: str) -> None:
     """Whatever was allowed for a line allows that line."""

@@ -1,6 +1,14 @@
 """One call of a tool inside a real turn, with a person who answers from a script."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +68,17 @@ class Person:
             await self.meanwhile(ask)
         if permission in self.rejects:
             raise Rejected(permission)
+
+    @property
+    def withheld(self) -> Collection[str]:
+        """Programs are told everything."""
+        return ()
+
+    async def forbid(self, permission: str, texts: Iterable[str], *, call: Call) -> list[str]:
+        """Nothing is denied but what is not given."""
+        if permission in self.rejects and list(texts):
+            raise Rejected(permission)
+        return []
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
         """All but those that have to be asked for."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import kedge
+from kedge.agent.output_limit import DEFAULT
 from kedge.agent.shells import collecting, running
 from kedge.agent.tools.bash import bash, run_shell
 from kedge.agent.tools.call import Call
@@ -109,8 +110,8 @@ async def test_what_is_outside_is_asked_for_first(scene: Scene, tmp_path: Path, 
     (outside / "file").touch()
     (scene.folder / "link").symlink_to(outside)
     await scene.run(bash, command=line.format(outside=outside, name=outside.name))
-    first, second = scene.person.asked
-    assert (first.permission, second.permission) == ("external_directory", "bash")
+    first, *_, last = scene.person.asked
+    assert (first.permission, last.permission) == ("external_directory", "bash")
     assert f"{outside}/*" in first.patterns
 
 
@@ -132,6 +133,8 @@ async def test_a_folder_that_is_swapped_while_somebody_is_asked(
     (scene.folder / "sub").mkdir()
 
     async def swap(ask: Ask) -> None:
+        if ask.permission != "bash":
+            return
         (scene.folder / "sub").rmdir()
         (scene.folder / "sub").symlink_to(tmp_path)
 
@@ -254,7 +257,7 @@ async def test_a_flood_of_output(scene: Scene) -> None:
     output = await scene.run(bash, command=line)
     assert output.text.startswith("first\n0123456789\n")
     assert output.text.endswith("last\n")
-    assert len(output.text.encode()) <= collecting.SHOWN
+    assert len(output.text.encode()) <= DEFAULT.max_bytes + 500
     assert output.metadata["truncated"] is True
     assert output.metadata["output"].endswith("last\n")
     assert len(output.metadata["output"].encode()) <= collecting.PREVIEW + 5
@@ -269,7 +272,7 @@ async def test_binary_output(scene: Scene) -> None:
     line = r"printf 'a\0b\377\355\240\200\033[1mz'; head -c 300000 /dev/urandom"
     output = await scene.run(bash, command=line)
     assert output.text.startswith("a\0b\ufffd\ufffd\ufffd\ufffd\x1b[1mz")
-    assert len(output.text.encode()) <= collecting.SHOWN
+    assert len(output.text.encode()) <= DEFAULT.max_bytes + 500
     (part,) = await scene.tool_parts()
     assert isinstance(part.state, ToolCompleted)
     assert part.state.output == output.text
@@ -401,3 +404,19 @@ async def test_outputs_are_removed_with_their_session(folder: Path, tmp_path: Pa
         aside.rename(kept[1])
         await one.engine.upkeep.release()
         assert not kept[1].exists()
+
+
+@pytest.mark.parametrize("line", ['D=$(cat y); cat "$D/x"', "rm $NOT_SET_AT_ALL", "cd $(cat y)"])
+async def test_files_that_nobody_can_place_are_asked_for(scene: Scene, line: str) -> None:
+    """They may be anywhere; what is allowed for good by it is this line."""
+    await scene.run(bash, command=line)
+    first, *_, last = scene.person.asked
+    assert (first.permission, last.permission) == ("external_directory", "bash")
+    assert first.patterns == [f"(not understood) {line}"]
+    assert first.always == first.patterns
+
+
+async def test_a_name_that_no_file_can_have(scene: Scene) -> None:
+    """It is no reason to fail."""
+    await scene.run(bash, command=f"echo /usr/bin/{'x' * 300} bin/{'y' * 300} > /dev/null")
+    assert scene.person.asked[0].patterns == ["/usr/bin/*"]

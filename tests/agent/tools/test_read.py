@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kedge.agent.output_limit import DEFAULT
 from kedge.agent.tools.images import most_bytes
-from kedge.agent.tools.pages import LONGEST_LINE, MOST_BYTES
+from kedge.agent.tools.pages import LONGEST_LINE
 from kedge.agent.tools.read import read
 from kedge.agent.tools.tool import Output, ToolFailure
 from kedge.agent.tools.write import write
@@ -77,7 +78,7 @@ async def test_a_wide_text_is_cut(scene: Scene) -> None:
     """At so many bytes, between lines; and each line at so many letters."""
     (scene.folder / "a").write_text(("ä" * 3000 + "\n") * 100)
     output = await scene.run(read, filePath="a")
-    assert len(output.text.encode()) < MOST_BYTES + 1000
+    assert len(output.text.encode()) < DEFAULT.max_bytes + 1000
     first, *_, note = body(output)
     assert first == f"1: {'ä' * LONGEST_LINE}... (cut after {LONGEST_LINE} characters)"
     assert note == "(Lines 1 to 12 of 100. No more fit here. Go on with offset=13.)"

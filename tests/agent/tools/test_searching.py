@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from kedge.agent.tools import searching
 from kedge.agent.tools.glob import MOST_FILES, glob
 from kedge.agent.tools.grep import LONGEST_LINE, MOST_LINES, grep
 from kedge.agent.tools.tool import ToolFailure
+from kedge.domain.child_limits import MIB, ChildLimits
 from tests.agent.tools.scene import Ask, Rejected, Scene
 
 
@@ -350,3 +352,90 @@ def is_gone(pid: int) -> bool:
     except OSError:
         return True
     return state in "ZX"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there another process can be limited")
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore", "sub/.ignore"])
+async def test_an_ignore_file_without_an_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The search does not begin, or ends at its limit of memory where the file was not seen before;
+    it names the file instead of finding nothing."""
+    monkeypatch.setattr(searching, "_LIMITS", ChildLimits(memory=128 * MIB, cpu=60))
+    put(scene.folder, "a.py", "sub/b.py")
+    (scene.folder / name).symlink_to("/dev/zero")
+    why = "SIGABRT" if "/" in name else "did not begin"
+    for tool, pattern in ((grep, "x"), (glob, "*.py")):
+        with pytest.raises(ToolFailure, match=rf"{why}.*not a regular file") as told:
+            await scene.run(tool, pattern=pattern)
+        assert str(scene.folder / name) in str(told.value)
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", "sub/.rgignore"])
+async def test_an_ignore_file_that_is_a_pipe(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The search does not begin, or ends when its time is over, and names the file."""
+    monkeypatch.setattr(searching, "_PATIENCE", 0.2 if "/" in name else 1000)
+    put(scene.folder, "a.py", "sub/b.py")
+    os.mkfifo(scene.folder / name)
+    why = "took over" if "/" in name else "did not begin"
+    with pytest.raises(ToolFailure, match=rf"{why}.*not a regular file") as told:
+        await scene.run(grep, pattern="x")
+    assert str(scene.folder / name) in str(told.value)
+
+
+async def test_an_ignore_file_that_is_nothing(scene: Scene) -> None:
+    """The null device and a folder say nothing, and stop nobody."""
+    put(scene.folder, "a.py")
+    (scene.folder / ".gitignore").symlink_to("/dev/null")
+    (scene.folder / ".ignore").mkdir()
+    assert "a.py:" in (await scene.run(grep, pattern="x")).text
+
+
+async def test_an_ignore_file_full_of_mistakes(scene: Scene) -> None:
+    """What is complained about does not hold up the search."""
+    put(scene.folder, "a.py")
+    for name in (".gitignore", ".ignore"):
+        (scene.folder / name).write_text("[\n" * 50_000)
+    assert "a.py:" in (await scene.run(grep, pattern="x")).text
+
+
+async def test_more_complaints_than_a_pipe_holds(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that complains at length is heard to its end, and the beginning is told."""
+    program = tmp_path / "rg"
+    program.write_text("#!/bin/sh\necho first >&2\nyes | head -c 1000000 >&2\nexit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(searching, "find_ripgrep", lambda: str(program))
+    with pytest.raises(ToolFailure, match="first") as told:
+        await scene.run(grep, pattern="x")
+    assert len(str(told.value)) < 20_000
+
+
+@pytest.mark.parametrize("signal", ["ABRT", "KILL", "XCPU"])
+async def test_a_search_that_is_killed_is_an_error(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal: str
+) -> None:
+    """Whatever killed it, it is never taken for a search that found nothing."""
+    program = tmp_path / "rg"
+    program.write_text(f"#!/bin/sh\nkill -{signal} $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(searching, "find_ripgrep", lambda: str(program))
+    for tool in (grep, glob):
+        with pytest.raises(ToolFailure, match=f"ended by the signal SIG{signal}"):
+            await scene.run(tool, pattern="x")
+
+
+async def test_trees_full_of_tricks(scene: Scene) -> None:
+    """Loops of links, odd names, a file of a terabyte, one long line: all are searched."""
+    put(scene.folder, "a.py", "sub/new\nline.py")
+    (scene.folder / "sub/up").symlink_to("..")
+    (scene.folder / "loop").symlink_to("loop")
+    (scene.folder / "long").write_text("x" * 10_000_000)
+    with (scene.folder / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    found = (await scene.run(grep, pattern="x")).text
+    assert found.count("Line 1:") == 3
+    assert await names(scene, "*.py") == ["sub/new\\nline.py", "a.py"]

@@ -177,6 +177,32 @@ async def test_paths_that_cannot_be_written(scene: Scene, given: str, reason: st
     assert sorted(scene.folder.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    "given", ["meta/config", "linked/hooks/x", "../other/.git/config", "../bare.git/hooks/x"]
+)
+async def test_gits_own_folders_by_any_name(scene: Scene, tmp_path: Path, given: str) -> None:
+    """One of a submodule or a worktree is named by a file; a link leads there; one is elsewhere."""
+    for folder in (scene.folder / "meta", tmp_path / "other" / ".git", tmp_path / "bare.git"):
+        for name in ("objects", "refs", "hooks"):
+            (folder / name).mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (scene.folder / "linked").symlink_to("meta")
+    with pytest.raises(ToolFailure, match=r"inside of \.git"):
+        await scene.run(write, content="x", filePath=given)
+
+
+async def test_a_worktree_inside_of_a_repository(tmp_path: Path) -> None:
+    """Many keep a bare repository, with its worktrees in it."""
+    folder = tmp_path / "project" / "main"
+    folder.mkdir(parents=True)
+    for name in ("objects", "refs"):
+        (tmp_path / "project" / name).mkdir()
+    (tmp_path / "project" / "HEAD").write_text("ref: refs/heads/main\n")
+    async with scene_in(folder, tmp_path / "kedge.db") as scene:
+        await scene.run(write, content="x", filePath="a.txt")
+    assert (folder / "a.txt").read_text() == "x"
+
+
 async def test_content_that_is_no_text(scene: Scene) -> None:
     """Lone surrogates are replaced, everything else is written as it is."""
     await scene.run(write, content="a\ud800\0\r\nä", filePath="odd")

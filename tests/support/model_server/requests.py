@@ -67,6 +67,15 @@ class Request:
         return names
 
     @property
+    def may_call(self) -> bool:
+        """Whether there are tools, and the model may call them."""
+        choice = self.body.get("tool_choice", "auto")
+        if isinstance(choice, dict):
+            choice = choice["type"]
+        google = self.body.get("toolConfig", {}).get("functionCallingConfig", {})
+        return bool(self.tools) and "none" not in (choice, google.get("mode", "").lower())
+
+    @property
     def wants_title(self) -> bool:
         """Whether it asks for a title for the session and not for the next answer."""
         return not self.tools and "title" in self.system.lower()

@@ -4,21 +4,32 @@ long."""
 import os
 from pathlib import Path
 
+from kedge.agent.output_limit import (
+    DEFAULT,
+    count_lines,
+    first_character,
+    first_lines,
+    head_of,
+    last_lines,
+    left_out,
+    tail_of,
+)
+from kedge.config.values import ToolOutputConfig
 from kedge.engine.outputs import open_output
 
-SHOWN = 256 * 1024
-"""How much of an output a model is given, in bytes of UTF-8."""
 PREVIEW = 30 * 1024
-"""How much of an output clients are shown, in bytes of UTF-8."""
+"""How much of an output clients are shown while it comes, in bytes of UTF-8."""
 KEPT = 64 * 2**20
 """How much of an output is kept in its file, in bytes."""
+_SPARE = 8
+"""Bytes beyond what is shown, so that it can be told whether a line or a character goes on."""
 
 
 class Collected:
     """The output of one command. What is not UTF-8 is replaced where it is shown, not in the
     file."""
 
-    def __init__(self, path: Path, *, shown: int = SHOWN, kept: int = KEPT) -> None:
+    def __init__(self, path: Path, *, limit: ToolOutputConfig = DEFAULT, kept: int = KEPT) -> None:
         self.path = path
         self.total = 0
         """Bytes that have come."""
@@ -26,9 +37,12 @@ class Collected:
         """Whether there is more than is shown."""
         self.problem = ""
         """Why the file is not whole, if it is not."""
-        self._shown = shown
-        self._half = shown // 2
+        self._limit = limit
+        self._first = head_of(limit).max_bytes + _SPARE
+        self._newest = max(limit.max_bytes, PREVIEW) + _SPARE
         self._kept = kept
+        self._lines = 0
+        """How many have ended."""
         self._head = bytearray()
         self._tail = bytearray()
         self._file: int | None = None
@@ -39,18 +53,34 @@ class Collected:
         """Whether there is a file with the output."""
         return self._written > 0 or self._file is not None
 
+    @property
+    def whereabouts(self) -> str:
+        """Where all of the output is, in words for a model."""
+        if not self.has_file:
+            return f"(The whole output could not be kept: {self.problem}.)"
+        kept = f"the first {self._written} bytes of it are" if self.problem else "all of it is"
+        return (
+            f"({kept[0].upper()}{kept[1:]} in {self.path}. Search that file with grep, or read"
+            " parts of it with read and offset.)"
+        )
+
     def add(self, piece: bytes) -> None:
         """The next bytes."""
-        if not self.is_cut and self.total + len(piece) > self._shown:
+        if not piece:
+            return
+        self._lines += piece.count(b"\n")
+        lines = self._lines + (not piece.endswith(b"\n"))
+        is_long = self.total + len(piece) > self._limit.max_bytes or lines > self._limit.max_lines
+        if is_long and not self.is_cut:
             self.keep()
             self.is_cut = True
         self.total += len(piece)
         self._write(piece)
-        room = self._half - len(self._head)
+        room = max(0, self._first - len(self._head))
         self._head += piece[:room]
-        self._tail += piece[max(room, 0) :]
-        if len(self._tail) > 2 * self._half:
-            del self._tail[: -self._half]
+        self._tail += piece[room:]
+        if len(self._tail) > 2 * self._newest:
+            del self._tail[: -self._newest]
 
     def keep(self) -> None:
         """From now on, have all of the output in the file; nothing may have been cut yet."""
@@ -66,7 +96,7 @@ class Collected:
     def end(self) -> None:
         """Nothing that comes from now on is to be shown."""
         # Each byte that is not UTF-8 takes three where it is shown.
-        if not self.is_cut and len(self._whole().decode("utf-8", "replace").encode()) > self._shown:
+        if not self.is_cut and len(_text(self._whole()).encode()) > self._limit.max_bytes:
             self.keep()
             self.is_cut = True
 
@@ -76,22 +106,37 @@ class Collected:
             os.close(self._file)
             self._file = None
 
-    def text(self, cut: str) -> str:
-        """The output, with `cut` where something was left out."""
+    def text(self) -> str:
+        """The output, or both its ends and what is between them."""
         if not self.is_cut:
-            return self._whole().decode("utf-8", "replace")
-        tail = self._tail[-self._half :]
-        return f"{_first(self._head, self._half)}{cut}{_last(tail, self._half)}"
+            return _text(self._whole())
+        beginning: bytes | bytearray
+        beginning = end = self._whole()
+        if not self._has_all:
+            beginning, end = _complete(self._head), self._tail[first_character(self._tail) :]
+        head = first_lines(_text(beginning).encode(), head_of(self._limit))
+        tail = last_lines(_text(end).encode(), tail_of(self._limit))
+        # A last line that has no end yet is one too.
+        lines = self._lines + (not self._tail.endswith(b"\n"))
+        note = left_out(
+            lines=lines - count_lines(head) - count_lines(tail),
+            size=max(1, self.total - len(head) - len(tail)),
+        )
+        return f"{head.decode()}\n\n{note}\n{self.whereabouts}\n\n{tail.decode()}"
 
     def preview(self) -> str:
         """The newest of it."""
-        is_whole = self.total <= self._shown
-        end = _complete(self._whole() if is_whole else self._tail)
-        if is_whole and len(end) <= PREVIEW:
-            text = end.decode("utf-8", "replace")
+        end = _complete(self._whole() if self._has_all else self._tail)
+        if self._has_all and len(end) <= PREVIEW:
+            text = _text(end)
             if len(text.encode()) <= PREVIEW:
                 return text
         return f"...\n\n{_last(end[-PREVIEW:], PREVIEW)}"
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether nothing was dropped between the two ends."""
+        return self.total == len(self._head) + len(self._tail)
 
     def _whole(self) -> bytearray:
         return self._head + self._tail
@@ -117,18 +162,13 @@ def _why(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _first(data: bytes | bytearray, limit: int) -> str:
-    """The beginning as text, and no part of a character at its end."""
-    text = _complete(data).decode("utf-8", "replace")
-    return text.encode()[:limit].decode("utf-8", "ignore")
+def _text(data: bytes | bytearray) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _last(data: bytes | bytearray, limit: int) -> str:
     """The end as text, and no part of a character at its beginning."""
-    start = 0
-    while start < min(4, len(data)) and data[start] & 0xC0 == 0x80:
-        start += 1
-    text = data[start:].decode("utf-8", "replace")
+    text = _text(data[first_character(data) :])
     return text.encode()[-limit:].decode("utf-8", "ignore")
 
 

@@ -27,9 +27,9 @@ def evaluates(name: str, words: Sequence[Word]) -> bool:
         return True
     if name in _NAMING:
         is_odd = name != "read" and any(map(_DECLARING_ODDLY.fullmatch, values))
-        return is_odd or any(not word.is_fixed or "[" in word.value for word in words)
+        return is_odd or any(not word.is_told or "[" in word.value for word in words)
     if name == "printf":
-        return not words or not words[0].is_fixed or values[0].startswith("-v")
+        return not words or not words[0].is_told or values[0].startswith("-v")
     if name in ("hash", "jobs", "wait"):
         return any(value.startswith("-") for value in values)
     if name in _TESTING:
@@ -41,11 +41,16 @@ def evaluates(name: str, words: Sequence[Word]) -> bool:
 
 def _asks_for_variable(words: Sequence[Word]) -> bool:
     """Whether it could be asked if a variable is set, whose name is evaluated."""
-    is_told = all(word.is_fixed or word.source.startswith('"') for word in words)
-    is_told &= all(one.is_fixed or other.is_fixed for one, other in pairwise(words))
+    is_told = all(word.is_told or _is_one(word) for word in words)
+    is_told &= all(one.is_told or other.is_told for one, other in pairwise(words))
     return not is_told or any(word.value in ("-v", "-R") for word in words)
 
 
+def _is_one(word: Word) -> bool:
+    """Whether the shell makes one word of it, whatever it says."""
+    return word.source.startswith('"') and "$@" not in word.source and "[@]" not in word.source
+
+
 def _is_plain_file(word: Word) -> bool:
-    is_told = word.is_fixed and not word.is_pattern
+    is_told = word.is_told and not word.is_pattern
     return is_told and not word.value.startswith((*_HELD_ELSEWHERE, "-"))

@@ -45,24 +45,24 @@ class _Stretches:
         return found >= 0 and at < self._ends[found]
 
 
-def is_hiding(source: bytes, nodes: "Sequence[Node]") -> bool:
+def is_hiding(source: bytes, nodes: "Sequence[Node]", parents: "Mapping[int, Node]") -> bool:
     """Whether bash could see a command in a line where the grammar saw none."""
-    literal = _Stretches(each.byte_range for each in nodes if _is_literal(each))
+    literal = _Stretches(each.byte_range for each in nodes if _is_literal(each, parents))
     quoted = _Stretches(each.byte_range for each in nodes if each.type in _QUOTED)
     spaces = (*_ODD_SPACE.finditer(source), *_JOINED.finditer(source))
     return (
         _hides_words(source, nodes)
         or any(match.start() not in literal and match.start() not in quoted for match in spaces)
-        or _hides_substitution(source, nodes, literal, quoted)
+        or _hides_substitution(source, nodes, parents, literal, quoted)
         or any(_hides_comment(source, each) for each in nodes if each.type == "comment")
         or any(_hides_heredoc(source, each) for each in nodes if each.type == "heredoc_redirect")
     )
 
 
-def _is_literal(node: "Node") -> bool:
+def _is_literal(node: "Node", parents: "Mapping[int, Node]") -> bool:
     if node.type != "heredoc_body":
         return node.type in _LITERAL
-    start = _heredoc_start(node.parent)
+    start = _heredoc_start(parents.get(node.id))
     return start is not None and _is_quoted_delimiter(start)
 
 
@@ -131,6 +131,7 @@ _IS_SOUND: "Mapping[str, Callable[[Node, bytes], bool]]" = {
 def _hides_substitution(
     source: bytes,
     nodes: "Sequence[Node]",
+    parents: "Mapping[int, Node]",
     literal: _Stretches,
     quoted: _Stretches,
 ) -> bool:
@@ -147,7 +148,7 @@ def _hides_substitution(
     # What is escaped inside of backticks is unescaped before it is read.
     if any(b"\\" in source[each.start_byte : each.end_byte] for each in ticks):
         return True
-    harmless = _Stretches(each.byte_range for each in nodes if _is_given_away(each))
+    harmless = _Stretches(each.byte_range for each in nodes if _is_given_away(each, parents))
     for match in _RUNNING.finditer(source):
         at = match.start()
         known = at in starts or (match[0] == b"`" and at in ends)
@@ -159,10 +160,11 @@ def _hides_substitution(
     return False
 
 
-def _is_given_away(node: "Node") -> bool:
+def _is_given_away(node: "Node", parents: "Mapping[int, Node]") -> bool:
     """Whether a text is for a program to look at, or for nobody."""
     if node.type in _ARGUMENTS:
-        return node.parent is not None and node.parent.type == "command"
+        parent = parents.get(node.id)
+        return parent is not None and parent.type == "command"
     return node.type in ("comment", "heredoc_body")
 
 

@@ -55,9 +55,15 @@ _LITERAL_BRACES = re.compile(r"\{\}|(?<=@)\{\w+\}|\\.")
 _BRACE = re.compile(r"[{}]")
 
 
-def is_plain(nodes: "Sequence[Node]") -> bool:
+def is_plain(nodes: "Sequence[Node]", parents: "Mapping[int, Node]") -> bool:
     """Whether every node of a line is of a kind that hides nothing."""
-    return all(not each.is_named or _is_plain(each) for each in nodes)
+    return all(not each.is_named or _is_part(each, parents) or _is_plain(each) for each in nodes)
+
+
+def _is_part(node: "Node", parents: "Mapping[int, Node]") -> bool:
+    """Whether a bare word is one with what stands around it, and judged with that."""
+    parent = parents.get(node.id)
+    return node.type == "word" and parent is not None and parent.type == "concatenation"
 
 
 def _is_plain(node: "Node") -> bool:
@@ -141,9 +147,7 @@ def _is_joined(node: "Node", text: bytes) -> bool:
 
 
 def _is_word(node: "Node", text: bytes) -> bool:
-    parent = node.parent
-    is_part = parent is not None and parent.type == "concatenation"
-    return is_part or _has_no_braces([node])
+    return _has_no_braces([node])
 
 
 def _has_no_braces(nodes: "Sequence[Node]") -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.agent.shells.collecting import SHOWN, Collected
+from kedge.agent.shells.collecting import Collected
 from kedge.agent.shells.draining import Pipe
 from kedge.domain.errors import KedgeError
 from kedge.engine.outputs import output_path
@@ -31,8 +31,6 @@ _TOLD_EVERY = 0.25
 """Seconds between two looks at the output for those who watch it."""
 _PIPE_GRACE = 0.25
 """Seconds in which the last output may come after the shell has ended."""
-_NOTES = 16 * 1024
-"""How much room is left for what is said about the output, in bytes."""
 _PATIENCE = 5.0
 """Seconds in which a process that was killed should be gone."""
 
@@ -48,6 +46,8 @@ class Ran:
     """Its exit code, as shells count; None if it had to be ended."""
     is_cut: bool
     """Whether there was more output than this."""
+    kept: Path | None
+    """Where all of it is, if it was cut and could be kept."""
     goes_on: Path | None
     """Where further output goes of processes that the command left running, if there are any."""
 
@@ -83,7 +83,7 @@ async def run(
     started is ended first. Raises OSError if it cannot be started.
     """
     path = output_path(call.engine.data, call.session.id, call.part_id)
-    output = Collected(path, shown=SHOWN - _NOTES)
+    output = Collected(path, limit=call.limit)
     command = await _begin(call, [*shell, line], directory, output)
     try:
         in_time = await _wait(command, limit, told)
@@ -103,10 +103,11 @@ async def run(
     if command.known is not None:
         await call.engine.processes.forget(command.known)
     return Ran(
-        output=output.text(_cut(output)),
+        output=output.text(),
         preview=output.preview(),
         exit=_code(command.process.returncode) if in_time else None,
         is_cut=output.is_cut,
+        kept=output.path if output.is_cut and output.has_file else None,
         goes_on=output.path if goes_on else None,
     )
 
@@ -153,7 +154,7 @@ async def _begin(
                 stdout=sink,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=directory,
-                env={**os.environ, MARK: _mark(call.part_id)},
+                env={**call.environ(), MARK: _mark(call.part_id)},
                 start_new_session=True,
             )
         finally:
@@ -219,15 +220,3 @@ def _mark(part_id: str) -> str:
 def _code(status: int | None) -> int | None:
     """The exit code, with signals as shells count them."""
     return 128 - status if status is not None and status < 0 else status
-
-
-def _cut(output: Collected) -> str:
-    """What stands where output was left out."""
-    if not output.has_file:
-        return f"\n\n[... cut; the whole output could not be kept: {output.problem} ...]\n\n"
-    kept = "the beginning of the" if output.problem else "the whole"
-    why = f"; {output.problem}" if output.problem else ""
-    return (
-        f"\n\n[... cut; {kept} output of {output.total} bytes is in {output.path}{why}."
-        " Search it or read parts of it. ...]\n\n"
-    )

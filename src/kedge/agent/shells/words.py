@@ -2,7 +2,8 @@
 runs."""
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -11,6 +12,24 @@ _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPE_IN_QUOTES = re.compile(r'\\([$`"\\\n])')
 _PATTERN = re.compile(r"(?<!\\)[*?\[]")
 _NEEDS_NO_QUOTES = re.compile(r"[\w@%+=:,./^~-]+")
+
+
+_DEFAULT = re.compile(r"\$\{(\w+):?([-=+])([^$`\\]*)\}", re.DOTALL)
+_CHANGED = re.compile(r"\$\{(\w+)([%#/,^][^$`]*|:\d[^$`]*)\}", re.DOTALL)
+_COUNTED = re.compile(r"\$\{#\w+(?:\[[@*]\])?\}|\$[#?!$]|\$\{[#?!$]\}")
+_QUOTES = str.maketrans("", "", "'\"")
+
+
+class Piece(NamedTuple):
+    """A stretch of a word."""
+
+    text: str
+    """What it says, the name of the variable, or the line whose output it is."""
+    kind: Literal["text", "variable", "output", "unknown"] = "text"
+    default: str | None = None
+    """What a variable is replaced by in some cases: `${x:-this}`."""
+    change: str = ""
+    """What is done to the variable: `%.js` for `${x%.js}`."""
 
 
 class Word(NamedTuple):
@@ -24,6 +43,15 @@ class Word(NamedTuple):
     """Whether it says the same whenever it is run."""
     is_pattern: bool = False
     """Whether the shell makes other words of it: names of files, or several."""
+    is_filled: bool = False
+    """Whether a program puts something else in its place, as `find` does for `{}`."""
+    pieces: tuple[Piece, ...] = ()
+    """What it is made of, if it is not fixed."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is what the program will be given."""
+        return self.is_fixed and not self.is_filled
 
     @property
     def shown(self) -> str:
@@ -43,24 +71,65 @@ def read_word(node: "Node") -> Word:
     if node.type == "string":
         return _quoted(node, source)
     if node.type == "concatenation":
-        parts = [read_word(each) for each in node.children]
-        fixed = all(part.is_fixed for part in parts)
-        value = "".join(part.value for part in parts) if fixed else source
-        pattern = any(part.is_pattern for part in parts)
-        return Word(value, source, fixed, pattern)
+        return _joined([read_word(each) for each in node.children], source)
     if node.type in ("word", "number", "extglob_pattern") or not node.is_named:
         value = _ESCAPE.sub(lambda match: match[1].replace("\n", ""), source)
-        return Word(value, source, not node.named_children, bool(_PATTERN.search(source)))
-    return Word(source, source, False)
+        is_fixed = not node.named_children
+        pieces = () if is_fixed else (Piece(source, "unknown"),)
+        pattern = bool(_PATTERN.search(source))
+        return Word(value, source, is_fixed, pattern, pieces=pieces)
+    return Word(source, source, False, pieces=(_piece(node, source),))
+
+
+def _joined(parts: list[Word], source: str) -> Word:
+    fixed = all(part.is_fixed for part in parts)
+    pattern = any(part.is_pattern for part in parts)
+    if fixed:
+        return Word("".join(part.value for part in parts), source, True, pattern)
+    pieces = [each for part in parts for each in part.pieces or (Piece(part.value),)]
+    return Word(source, source, False, pattern, pieces=tuple(pieces))
 
 
 def _quoted(node: "Node", source: str) -> Word:
     if any(each.type != "string_content" for each in node.named_children):
-        return Word(source, source, False)
-    inside = source[1:-1]
+        return Word(source, source, False, pieces=tuple(_pieces(node)))
+    return Word(_unescaped(source[1:-1]), source, True)
+
+
+def _pieces(node: "Node") -> Iterator[Piece]:
+    """What stands between the quotes. The grammar counts blanks to what follows them."""
+    for child in node.children[1:-1]:
+        text = source_of(child)
+        if not child.is_named or child.type == "string_content":
+            yield Piece(_unescaped(text))
+        else:
+            blanks = text[: len(text) - len(text.lstrip())]
+            yield Piece(blanks)
+            yield _piece(child, text.lstrip())
+
+
+def _piece(node: "Node", source: str) -> Piece:
+    if node.type in ("simple_expansion", "expansion"):
+        name = source.strip("${}")
+        if name.isidentifier():
+            return Piece(name, "variable")
+        default = _DEFAULT.fullmatch(source)
+        if default:
+            kept = "" if default[2] == "+" else default[1]
+            return Piece(kept, "variable", default[3].translate(_QUOTES))
+        changed = _CHANGED.fullmatch(source)
+        if changed:
+            return Piece(changed[1], "variable", change=changed[2])
+    if node.type == "arithmetic_expansion" or _COUNTED.fullmatch(source):
+        return Piece("", "variable", change="#")
+    if node.type == "command_substitution":
+        return Piece(source.removeprefix("$(").removesuffix(")").strip("`"), "output")
+    return Piece(source, "unknown")
+
+
+def _unescaped(text: str) -> str:
     # A backslash that escapes nothing stays.
-    value = _ESCAPE_IN_QUOTES.sub(lambda match: match[1].replace("\n", ""), inside)
-    return Word(value, source, True)
+    return _ESCAPE_IN_QUOTES.sub(lambda match: match[1].replace("\n", ""), text)
 
 
 def source_of(node: "Node") -> str:

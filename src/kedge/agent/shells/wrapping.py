@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kedge.agent.shells.evaluating import evaluates
+from kedge.agent.shells.options import leading, operands, values
 from kedge.agent.shells.words import Word
 
 Words: TypeAlias = Sequence[Word]
@@ -80,14 +81,124 @@ _UNTOLD = frozenset(
 )
 """Programs that run a command, too, which nobody looks for in their arguments."""
 
+CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "apt": ("-o", "--option"),
+    "apt-get": ("-o", "--option"),
+    "bat": ("--pager",),
+    "cargo": ("--config",),
+    "cc": ("-wrapper", "-specs"),
+    "clang": ("-fplugin",),
+    "cmake": ("-P",),
+    "cpio": ("--rsh-command",),
+    "ctest": ("--test-command",),
+    "dpkg": ("--pre-invoke", "--post-invoke"),
+    "fd": ("-x", "-X", "--exec", "--exec-batch"),
+    "fzf": ("--preview", "--bind"),
+    "g++": ("-wrapper", "-specs"),
+    "gcc": ("-wrapper", "-specs"),
+    "gcloud": ("--command",),
+    "go": ("-exec", "-toolexec", "-vettool"),
+    "gradle": ("-I", "--init-script"),
+    "hg": ("--config",),
+    "just": ("--shell", "-c", "--command"),
+    "less": ("-k", "+!"),
+    "make": ("--eval", "-E", "SHELL", ".SHELLFLAGS"),
+    "man": ("-P", "--pager", "-H", "--html"),
+    "nix": ("-c", "--command"),
+    "npm": ("-c", "--call", "--script-shell"),
+    "npx": ("-c", "--call"),
+    "pnpm": ("-c", "--shell-mode"),
+    "rg": ("--pre", "--hostname-bin"),
+    "rsync": ("-e", "--rsh", "--rsync-path"),
+    "scp": ("-S", "-o"),
+    "sftp": ("-S", "-o"),
+    "sort": ("--compress-program",),
+    "split": ("--filter",),
+    "svn": ("--config-option", "--diff-cmd", "--editor-cmd"),
+    "tar": (
+        *("--to-command", "--use-compress-program", "-I", "--rsh-command", "--rmt-command"),
+        *("--info-script", "--new-volume-script", "-F", "--checkpoint-action"),
+    ),
+    "tcpdump": ("-z",),
+    "wget": ("--use-askpass", "-e", "--execute"),
+    "zip": ("-TT", "--unzip-command"),
+}
+"""Options whose value is run."""
+_CLUSTERED: Mapping[str, str] = {
+    "cmake": "ABCDGSTUW",
+    "fd": "ESTcdejot",
+    "gradle": "DPbcpx",
+    "make": "CIWfjlo",
+    "man": "CLMRSTers",
+    "rsync": "BMTf",
+    "scp": "DFJPXcil",
+    "sftp": "BDFJPRXbcils",
+    "tar": "CHKLNTVXbfg",
+    "wget": "ABDIOPQRTUXailotw",
+}
+"""The other letters of options that take a value: what stands behind them is no option."""
+_OF_NPM = ("npm", "npx", "pnpm")
+RUNNING_VERBS: Mapping[str, tuple[str, ...]] = {
+    "bun": ("x",),
+    "docker": ("exec", "run"),
+    "kubectl": ("exec", "run", "debug"),
+    "nerdctl": ("exec", "run"),
+    "npm": ("exec", "explore", "x"),
+    "pnpm": ("exec", "dlx"),
+    "podman": ("exec", "run"),
+    "yarn": ("exec", "dlx"),
+}
+"""Verbs of programs after which a command stands."""
+GIT_CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "archive": ("--exec", "--remote"),
+    "clone": ("-u", "--upload-pack", "-c", "--config", "--template"),
+    "difftool": ("-x", "--extcmd"),
+    "fetch": ("--upload-pack",),
+    "grep": ("-O", "--open-files-in-pager"),
+    "init": ("--template",),
+    "ls-remote": ("--upload-pack", "--exec"),
+    "mergetool": ("-t", "--tool"),
+    "pull": ("--upload-pack",),
+    "push": ("--receive-pack", "--exec"),
+    "rebase": ("-x", "--exec"),
+    "send-email": ("--smtp-server", "--to-cmd", "--cc-cmd"),
+}
+"""Options of git's commands whose value is run."""
+_NO_LINE = frozenset(
+    {
+        *("apt", "apt-get", "cargo", "cc", "clang", "cmake", "fzf", "g++", "gcc", "gradle", "hg"),
+        *("less", "make", "scp", "sftp", "svn", "wget", "zip"),
+    }
+)
+"""Programs whose options hold something else than a command line."""
+_GIT_RUNS = re.compile(
+    r"(?:core\.(?:editor|fsmonitor|pager|sshcommand)|diff\.external|pager\.\w+|sequence\.editor)=(.*)"
+    r"|(?:alias\.\w+|credential\..*helper)=!(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Settings of git whose value is a command line."""
+
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _SETTING = ("doas", "env", "sudo")
 """Those that take every word with an equals sign for a variable,"""
 _BEFORE_ASSIGNMENTS = ("!", "coproc", "time")
 """and those after which the shell does so as it always does."""
 
-_READ = Word("…", "…", is_fixed=False)
+READ = Word("…", "…", is_fixed=False)
 """Whatever is read by a program that adds it to a command."""
+
+_TAKING_COMMANDS = frozenset({"bun", "kubectl", "npm", "pnpm", "yarn"})
+_STARTING = frozenset(
+    {
+        *("bun", "bundle", "bunx", "conda", "direnv", "docker", "dotenvx", "hatch", "mise", "npx"),
+        *("pdm", "pipenv", "pixi", "pnpm", "pnpx", "podman", "poetry", "rye", "uv", "uvx", "yarn"),
+    }
+)
+"""Programs that start others in the surroundings of a project, after words of their own."""
+_MOST_BEFORE = 12
+"""Words after which nobody looks for a command any more."""
+_SSH_VALUES = "BDEFIJLOQRSWbceilmopw"
+_GIT_VALUES = ("-c", "-C", "--git-dir", "--work-tree", "--namespace")
 
 _BEFORE_COMMAND = {"timeout": 1}
 """How many words stand before the command, where any do."""
@@ -110,10 +221,106 @@ def inside(words: Words) -> Iterator[Inner]:
         yield from _of_find(words)
     elif name in _WRAPPERS:
         yield from _wrapped(name, words)
+    elif name == "git":
+        yield from _of_git(words[1:])
+    elif name == "ssh":
+        # Whatever stands behind the name of the machine is a line for a shell there.
+        yield from _line(operands(words[1:], _SSH_VALUES)[1:])
+    else:
+        yield from _of_options(name, words[1:])
+        yield from _of_verb(name, words[1:])
+
+
+def code_values(name: str, words: Words) -> Iterator[Word]:
+    """The values of options that are run."""
+    if name in _OF_NPM:
+        # What follows belongs to the program that is started.
+        own = _own_of_npm(words)
+        at = next((at for at, word in enumerate(words) if word.value == "--"), len(words))
+        yield from values(own, *CODE_OPTIONS[name])
+        yield from values(words[len(own) : at], "--script-shell")
+    else:
+        options = CODE_OPTIONS.get(name, ())
+        letters = "".join(each[1:] for each in options if len(each) == 2)
+        yield from values(words, *options, valued=_CLUSTERED.get(name, "") + letters)
+
+
+def _own_of_npm(words: Words) -> Words:
+    """The words of npm and its like before the program that they start."""
+    own = leading(words, "cpw", _NPM_NAMES)
+    verb = words[len(own) : len(own) + 1]
+    if not any(word.value in _NPM_VERBS for word in verb):
+        return own
+    return [*own, *verb, *leading(words[len(own) + 1 :], "cpw", _NPM_NAMES)]
+
+
+_NPM_VERBS = ("dlx", "exec", "x")
+_NPM_NAMES = ("--call", "--package", "--workspace", "--filter", "--prefix", "--dir", "-C", "-F")
+
+
+def _of_options(name: str, words: Words) -> Iterator[Inner]:
+    """The lines that are values of options."""
+    if name not in _NO_LINE:
+        for word in code_values(name, words):
+            yield from _line([word._replace(value=word.value.removeprefix("exec="))])
+
+
+def _of_verb(name: str, words: Words) -> Iterator[Inner]:
+    """The command behind a verb, as in `npm exec -- ls`."""
+    verb = next(iter(operands(words)), None)
+    if name not in _TAKING_COMMANDS or verb is None or verb.value not in RUNNING_VERBS[name]:
+        return
+    rest = words[words.index(verb) + 1 :]
+    at = next((at for at, word in enumerate(rest) if word.value == "--"), None)
+    before = len(leading(rest, "pw", _NPM_NAMES)) if at is None else at + 1
+    if rest[before:] and (at is not None or name != "kubectl"):
+        yield rest[before:]
+
+
+def _of_git(words: Words) -> Iterator[Inner]:
+    verb, rest = git_verb(words)
+    for word in values(words[: len(words) - len(rest)], "-c"):
+        match = _GIT_RUNS.fullmatch(word.value)
+        if match and word.is_told:
+            yield match[1] or match[2]
+    for word in values(rest, *GIT_CODE_OPTIONS.get(verb, ())):
+        yield from _line([word])
+    first = [word.value for word in rest[:1]]
+    if verb == "bisect" and first == ["run"] and rest[1:]:
+        yield rest[1:]
+    elif verb == "submodule" and first == ["foreach"]:
+        yield from _line(operands(rest[1:]))
+
+
+def git_verb(words: Words) -> tuple[str, Words]:
+    """What git is told to do, and the words after that."""
+    at = 0
+    while at < len(words) and words[at].value.startswith("-"):
+        at += 2 if words[at].value in _GIT_VALUES else 1
+    return (words[at].value if at < len(words) else "", words[at + 1 :])
+
+
+def hinted(words: Words) -> Iterator[Words]:
+    """What a command may run, or be, besides: nobody is asked about it, but it may be denied."""
+    name = os.path.basename(words[0].value)
+    if name == "git":
+        verb, rest = git_verb(words[1:])
+        if verb:
+            yield [words[0], words[len(words) - len(rest) - 1], *rest]
+    elif name in _STARTING:
+        for at, word in enumerate(words[:_MOST_BEFORE]):
+            if at and not word.value.startswith("-"):
+                yield words[at:]
+
+
+def _line(words: Words) -> Iterator[Inner]:
+    """A command line in words; one that is not told is shown with the whole command."""
+    if words and all(word.is_told for word in words):
+        yield " ".join(word.value for word in words)
 
 
 def _joined(words: Words) -> str | None:
-    if all(word.is_fixed and not word.is_pattern for word in words):
+    if all(word.is_told and not word.is_pattern for word in words):
         return " ".join(word.value for word in words)
     return None
 
@@ -122,7 +329,10 @@ def _of_shell(words: Words) -> Iterator[Inner]:
     is_code = False
     skipped = 0
     for word in words[1:]:
-        if not word.is_fixed or word.is_pattern:
+        if not word.is_told or word.is_pattern:
+            if is_code and word.is_fixed:
+                # It becomes something else, but this is how it begins.
+                yield word.value
             break
         if skipped:
             skipped -= 1
@@ -157,7 +367,7 @@ def _of_find(words: Words) -> Iterator[Inner]:
                 end += 1
             yield from _filled(words[at + 1 : end], {"{}"})
             at = end
-        elif at and not words[at].is_fixed and words[at].source[:1] != '"':
+        elif at and not words[at].is_told and words[at].source[:1] != '"':
             # It may be several words.
             yield None
         at += 1
@@ -169,7 +379,7 @@ def _wrapped(name: str, words: Words) -> Iterator[Inner]:
     at = _after_options(name, words)
     before = _BEFORE_COMMAND.get(name, 0)
     while at is not None and at < len(words) and (before or _is_assigned(name, words[at])):
-        if not words[at].is_fixed:
+        if not words[at].is_told:
             at = None
         else:
             before -= not _is_assigned(name, words[at])
@@ -179,30 +389,21 @@ def _wrapped(name: str, words: Words) -> Iterator[Inner]:
     elif name == "xargs":
         options = [word.value for word in words[1:at]]
         marks = {"{}", *options, *(each.partition("I")[2] for each in options)}
-        yield from _filled(words[at:], marks - {""}, _READ)
+        yield from _filled(words[at:], marks - {""}, READ)
     elif words[at:]:
         yield _joined(words[at:]) if name == "watch" else words[at:]
 
 
 def _filled(words: Words, marks: Collection[str], *more: Word) -> Iterator[Inner]:
     """A command in which the marks are replaced, and to which more may be added."""
-    if not words:
-        return
-    yield words
-    told = [each._replace(is_fixed=_has_none(each, marks)) for each in words]
-    if _is_open([*told, *more]):
-        yield None
+    if words:
+        yield [*(_marked(each, marks) for each in words), *more]
 
 
-def _has_none(word: Word, marks: Collection[str]) -> bool:
-    return word.is_fixed and not any(mark in word.value for mark in marks)
-
-
-def _is_open(words: Words) -> bool:
-    """Whether a command runs something that depends on words which are not fixed."""
-    return not words[0].is_fixed or any(
-        each is None or (not isinstance(each, str) and _is_open(each)) for each in inside(words)
-    )
+def _marked(word: Word, marks: Collection[str]) -> Word:
+    if word is READ or not any(mark in word.value for mark in marks):
+        return word
+    return word._replace(is_filled=True)
 
 
 def _after_options(name: str, words: Words) -> int | None:
@@ -213,9 +414,9 @@ def _after_options(name: str, words: Words) -> int | None:
         if option == "--":
             return at + 1
         size = _size(_WRAPPERS[name], option)
-        if not words[at].is_fixed or words[at].is_pattern or size is None:
+        if not words[at].is_told or words[at].is_pattern or size is None:
             return None
-        if any(not word.is_fixed or word.is_pattern for word in words[at : at + size]):
+        if any(not word.is_told or word.is_pattern for word in words[at : at + size]):
             return None
         at += size
     return at

@@ -36,7 +36,8 @@ class _File:
     "apply_patch",
     permission="edit",
     description="""
-    Changes, adds, deletes and moves several files at once. Either all of it is done or nothing.
+    Changes, adds, deletes and moves files. Either all of it is done or nothing. Use it for every
+    change of a file; do not change files with sed, echo, heredocs or a script in bash.
 
     The patch is a text of this form:
 
@@ -44,20 +45,29 @@ class _File:
     *** Update File: src/app.py
     *** Move to: src/main.py
     @@ def greet():
-     a line that stays
-    -a line that goes
-    +a line that comes
+         name = "you"
+    -    print("hi")
+    +    print("hello")
     *** Add File: notes.txt
     +each line begins with a plus
     *** Delete File: old.txt
     *** End Patch
 
-    "Move to" and the text after @@ are optional. That text is a line which stands somewhere before
-    the change. Give about three lines that stay before and after each change; together they have to
-    be in the file once. No line numbers are needed. Paths start at the working directory.
+    - Lines that stay begin with a blank, lines that go with a minus, lines that come with a plus;
+      what follows is the line with its own indentation.
+    - Give about three lines that stay before and after each change. Together they have to be in the
+      file once. No line numbers are needed.
+    - If they are there more than once, write @@ and a line that stands before the change, such as
+      the head of the class or function. "Move to" and @@ are optional.
+    - A file is named once in a patch, with all its changes in the order of the file.
+    - Paths start at the working directory. Nothing is moved or added over a file that exists.
+    - A patch that does not fit is refused, and the answer says where. Then read the file again: it
+      may not be as you last saw it.
     """,
 )
-async def apply_patch(call: Call, patchText: Annotated[str, "The whole patch"]) -> Output:
+async def apply_patch(
+    call: Call, patchText: Annotated[str, "The whole patch, from *** Begin Patch to *** End Patch"]
+) -> Output:
     files = [_located(call, file) for file in parse(mend_text(patchText))]
     places = [place for file in files for place in (file.place, file.target) if place]
     _check_once(places)

@@ -4,16 +4,20 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from kedge.agent.output_limit import DEFAULT
 from kedge.agent.shells.parsing import parse
-from kedge.agent.shells.places import places
-from kedge.agent.shells.rules import asked_of
+from kedge.agent.shells.places import Places, places, real
+from kedge.agent.shells.rules import Asked, asked_of
 from kedge.agent.shells.running import Ran, models_shell, run, users_shell
 from kedge.agent.tools.call import Call
+from kedge.agent.tools.places import Place, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
+from kedge.domain.permission_rules import IN_GIT, UNCERTAIN
 from kedge.domain.text import mend_text
 
 _DEFAULT_TIME = 120_000
@@ -21,29 +25,46 @@ _LONGEST_TIME = 600_000
 _SHORT = 4096
 """Characters of a line that is parsed in a moment."""
 
-_DESCRIPTION = """
-    Runs a command line with bash and gives back what it writes to its output and error output.
+_DESCRIPTION = f"""
+    Runs a command line with bash and gives back what it writes to its output and error output. Use
+    it to build, test, run and install, and for git.
 
-    - It starts in the session's directory; pass `workdir` to start elsewhere instead of using `cd`.
-    - It gets no input. Use options that keep programs from asking or paging.
-    - Read, search, write and edit files with the tools for that, not with cat, grep, sed or echo.
-    - Join commands that depend on each other with `&&`; independent ones are calls of their own.
-    - Quote paths that hold spaces.
-    - It is stopped, with all that it started, after 2 minutes unless `timeout` says otherwise.
-    - Long output is cut in the middle; the whole is then in a file that is named.
-    - What should go on after the command, such as a server, can be started with `&`.
+    - Not for files: read instead of cat, head and tail; grep instead of grep and rg; glob instead
+      of find and ls; the editing tools (edit and write, or apply_patch) instead of sed, awk, echo
+      and heredocs. Say what you have to say in your answer, not with echo.
+    - It starts in the session's directory. Pass `workdir` to start elsewhere instead of `cd`: each
+      call is a new shell, and carries nothing over from the last one, neither the directory nor
+      variables.
+    - It gets no input and no terminal. Use options that keep programs from asking (`-y`,
+      `--no-edit`, `CI=1`) and from paging (`git --no-pager`).
+    - Its environment has no keys of model providers.
+    - Join commands that depend on each other with `&&`. Independent ones are calls of their own in
+      one step. Quote paths that hold spaces.
+    - It is stopped, with all that it started, after 2 minutes, or after `timeout`: 10 minutes at
+      most. Start what should go on, such as a server, with `&`.
+    - Of an output above {DEFAULT.max_lines:,} lines or {DEFAULT.max_bytes // 1024} KiB you get the
+      beginning and the end; the whole is in a file that is named, which you can search with grep.
+      So do not cut it with head or tail yourself, and do not run a slow command twice to see more.
+    - With git, look as much as you like (status, diff, log, show); commit, push, or change branches
+      only when asked, and never throw away changes that are not yours.
+
+    Example: command "npm test -- --run user", workdir "packages/api", timeout 300000.
 """
 
 
 @tool("bash", description=_DESCRIPTION)
 async def bash(
     call: Call,
-    command: Annotated[str, "The command line"],
+    command: Annotated[str, "The command line, as bash understands it"],
     timeout: Annotated[  # noqa: ASYNC109 - the name that models know
         float | None, "Milliseconds after which it is stopped; 120000 if not given, 600000 at most"
     ] = None,
-    workdir: Annotated[str | None, "The directory to start in"] = None,
-    description: Annotated[str | None, "What it does, in five to ten words"] = None,
+    workdir: Annotated[
+        str | None, "The directory to start in; leave it out for the session's"
+    ] = None,
+    description: Annotated[
+        str | None, "What it does, in five to ten words, for the person who watches"
+    ] = None,
 ) -> Output:
     """Run a command line that a model wrote."""
     line = _checked(command)
@@ -63,8 +84,7 @@ async def bash(
         directory,
     )
     notes = _notes(ran, time)
-    metadata = {"output": ran.preview, "exit": ran.exit, "truncated": ran.is_cut}
-    return Output(_with_notes(ran.output, notes), title=command, metadata=metadata)
+    return Output(_with_notes(ran.output, notes), title=command, metadata=_metadata(ran))
 
 
 async def run_shell(call: Call, command: str) -> Output:
@@ -80,7 +100,11 @@ async def run_shell(call: Call, command: str) -> Output:
         run(call, line, shell=users_shell(), directory=directory, limit=None, told=told),
         directory,
     )
-    return Output(ran.output, metadata={"output": ran.preview, "exit": ran.exit})
+    metadata = _metadata(ran)
+    if not ran.is_cut:
+        # Clients know it of a model's commands alone.
+        del metadata["truncated"]
+    return Output(ran.output, metadata=metadata)
 
 
 def _checked(command: str) -> str:
@@ -95,28 +119,64 @@ def _checked(command: str) -> str:
 async def _ask(call: Call, command: str, directory: Path) -> None:
     # Not in a thread, unless it takes long: calls of one step ask in their order.
     is_short = len(command) <= _SHORT
-    parsed = parse(command) if is_short else await asyncio.to_thread(parse, command)
-    real = _real(directory)
-    named = _outside(call, [directory, *places(parsed, directory)])
-    if named:
-        patterns = [str(folder / "*") for folder in named]
-        # As a pattern, one with such a name would mean other folders; the root means all of them.
-        always = [each for each in patterns if not re.search(r"[*?].|^/\*", each)]
-        await call.ask("external_directory", patterns, always=always, metadata={"command": command})
-    asked = asked_of(command, parsed)
+    look = partial(_look, command, directory)
+    named, asked = look() if is_short else await asyncio.to_thread(look)
+    before = real(directory)
+    outside = [str(folder / "*") for folder in _outside(call, [directory, *named.paths])]
+    # As a pattern, one with such a name would mean other folders; the root means all of them.
+    always = [each for each in outside if not re.search(r"[*?].|^/\*", each)]
+    if not named.is_known:
+        outside.append(UNCERTAIN + command)
+        # The same line may be asked for no more, and no other.
+        always += [] if set("*?") & set(command) else [UNCERTAIN + command]
+    if outside:
+        await call.ask("external_directory", outside, always=always, metadata={"command": command})
+    await call.forbid("bash", asked.hints)
+    await _ask_edit(call, command, named, is_shown=await _is_asked(call, asked))
     await call.ask("bash", asked.patterns, always=asked.always, metadata={"command": command})
-    if _real(directory) != real:
+    if real(directory) != before:
         raise ToolFailure(f"{directory} is another folder by now. Call it again.")
+
+
+async def _is_asked(call: Call, asked: Asked) -> bool:
+    """Whether a person will be shown the line anyway."""
+    return set(asked.patterns) != await call.unasked("bash", asked.patterns)
+
+
+async def _ask_edit(call: Call, command: str, named: Places, *, is_shown: bool) -> None:
+    """Refuse a line that surely writes what may not be edited. A person is asked where that could
+    be, and each time for what is git's own."""
+    paths = [place_of(call, str(path)) for path in named.written]
+    folders = [place_of(call, str(path)) for path in named.written_in]
+    patterns = [pattern for place in paths for pattern in _edited(place)]
+    doubtful = await call.forbid(
+        "edit", [*patterns, *(UNCERTAIN + each for each in named.unplaced)]
+    )
+    asked = [IN_GIT + place.shown for place in (*paths, *folders) if place.is_inside_git]
+    asked += [] if is_shown else doubtful
+    if asked:
+        shown = ", ".join(place.shown for place in paths)
+        metadata = {"command": command, "filepath": shown}
+        await call.ask("edit", list(dict.fromkeys(asked)), always=[], metadata=metadata)
+
+
+def _edited(place: Place) -> Iterator[str]:
+    """What rules match; of a folder also what is in it."""
+    for pattern in place.patterns:
+        yield pattern
+        if os.path.isdir(place.real):
+            yield os.path.join(pattern, "*")
+
+
+def _look(command: str, directory: Path) -> tuple[Places, Asked]:
+    parsed = parse(command)
+    return places(parsed, directory), asked_of(command, parsed)
 
 
 def _outside(call: Call, paths: Sequence[Path]) -> list[Path]:
     """The folders of what is outside of the worktree."""
-    reals = [_real(path) for path in paths if not call.is_inside(path)]
-    return list(dict.fromkeys(real if real.is_dir() else real.parent for real in reals))
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
+    leading = [real(path) for path in paths if not call.is_inside(path)]
+    return list(dict.fromkeys(each if os.path.isdir(each) else each.parent for each in leading))
 
 
 async def _started(running: Awaitable[Ran], directory: Path) -> Ran:
@@ -132,6 +192,11 @@ async def _started(running: Awaitable[Ran], directory: Path) -> Ran:
                 "The command is too long for the system. Write it to a file and run that."
             ) from error
         raise ToolFailure(f"The command could not be started: {error.strerror}.") from error
+
+
+def _metadata(ran: Ran) -> dict[str, Any]:
+    made = {"output": ran.preview, "exit": ran.exit, "truncated": ran.is_cut}
+    return made if ran.kept is None else {**made, "outputPath": str(ran.kept)}
 
 
 def _notes(ran: Ran, time: float) -> list[str]:

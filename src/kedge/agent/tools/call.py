@@ -1,16 +1,20 @@
 """What a tool sees of the session that called it."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kedge.agent.output_limit import DEFAULT
+from kedge.config.values import ToolOutputConfig
 from kedge.domain.events import FileEdited
 from kedge.domain.parts import FilePart
 from kedge.domain.questions import QuestionInfo
+from kedge.domain.secrecy import OWN_SECRETS
 
 if TYPE_CHECKING:
+    from kedge.agent.folder_instructions import FolderInstructions
     from kedge.engine.engine import Engine
     from kedge.engine.growing import ToolCall
     from kedge.engine.session import Session
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 
 class Asker(Protocol):
     """Who decides whether a call may do something, and puts questions to people."""
+
+    @property
+    def withheld(self) -> Collection[str]:
+        """The environment variables that programs of the call are not told."""
 
     async def permission(
         self,
@@ -32,6 +40,10 @@ class Asker(Protocol):
     ) -> None:
         """Return when it may; raise when it may not."""
 
+    async def forbid(self, permission: str, texts: Iterable[str], *, call: "Call") -> list[str]:
+        """Raise if a rule denies one of the texts; gives those that nobody understands, where one
+        denies anything."""
+
     async def unasked(self, permission: str, texts: Iterable[str], *, call: "Call") -> set[str]:
         """Those of the texts for which nobody has to be asked."""
 
@@ -43,8 +55,23 @@ class Call:
     """One call of a tool, from its permission to its end. It is cancelled when the turn is
     aborted."""
 
-    def __init__(self, step: "Step", running: "ToolCall", asker: Asker) -> None:
+    limit: ToolOutputConfig = DEFAULT
+    """How much of its output is stored and sent."""
+    folders: "FolderInstructions | None" = None
+    """What people wrote down where files are read, if it is to be told."""
+
+    def __init__(
+        self,
+        step: "Step",
+        running: "ToolCall",
+        asker: Asker,
+        *,
+        limit: ToolOutputConfig = DEFAULT,
+        folders: "FolderInstructions | None" = None,
+    ) -> None:
         self.step = step
+        self.limit = limit
+        self.folders = folders
         self._running = running
         self._asker = asker
 
@@ -83,6 +110,11 @@ class Call:
         """The part that the call is."""
         return self._running.part.id
 
+    def environ(self) -> dict[str, str]:
+        """The environment of programs that the call starts."""
+        hidden = {*OWN_SECRETS, *self._asker.withheld}
+        return {name: value for name, value in os.environ.items() if name not in hidden}
+
     def path(self, given: str) -> Path:
         """The absolute path that the model means, without `..`; no symlink is looked at."""
         return Path(os.path.normpath(self.directory / os.path.expanduser(given)))
@@ -111,6 +143,11 @@ class Call:
         await self._asker.permission(
             permission, patterns, always=always, metadata=metadata or {}, call=self
         )
+
+    async def forbid(self, permission: str, texts: Iterable[str]) -> list[str]:
+        """Raise if a rule denies one of the texts; go on without asking if none does. Gives those
+        that nobody understands, where a rule denies anything."""
+        return await self._asker.forbid(permission, texts, call=self)
 
     async def unasked(self, permission: str, texts: Iterable[str]) -> set[str]:
         """Those of the texts that need no answer of a person."""

@@ -16,20 +16,30 @@ from kedge.domain.text import mend_text
 @tool(
     "edit",
     description="""
-    Replaces one piece of a file by another.
+    Replaces a piece of a file by another one. This is the way to change a file that exists: use
+    write only for a new file or a wholly new content, and do not change files with sed, perl or
+    echo in bash.
 
-    oldString has to be in the file exactly once, blanks and indentation included; give some lines
-    around it to make it so. With replaceAll every occurrence is replaced. If it is not there as
-    given, lines that differ from it in blanks only are taken. Leave out the line numbers that read
-    shows. With an empty oldString, a file is made that does not exist yet.
+    - oldString has to be in the file exactly once, with its blanks and its indentation. Copy it
+      from what read showed you, without the line numbers that read shows. If it is there several
+      times, add a few lines around it, or set replaceAll to change every occurrence, for example to
+      rename something.
+    - Give whole lines, and as few as make the place clear. Make one call for each place; several
+      calls in one step are made one after the other.
+    - An edit is refused if the file is not as you last saw it. Then read it again and try anew.
+    - To delete a piece, give an empty newString. With an empty oldString, a new file is made.
+
+    Example: oldString "    return a - b", newString "    return a + b".
     """,
 )
 async def edit(
     call: Call,
-    filePath: Annotated[str, "The file, absolute or from the working directory"],
-    oldString: Annotated[str, "What is there now"],
-    newString: Annotated[str, "What should be there instead"],
-    replaceAll: Annotated[bool | None, "Replace every occurrence, not only one"] = None,
+    filePath: Annotated[str, "The file: an absolute path, or one from the working directory"],
+    oldString: Annotated[str, "The lines as they are in the file now"],
+    newString: Annotated[str, "The lines that should be there instead; not the same as oldString"],
+    replaceAll: Annotated[
+        bool | None, "Replace every occurrence; without it there must be exactly one"
+    ] = None,
 ) -> Output:
     place = place_of(call, filePath)
     old, new = mend_text(oldString), mend_text(newString)

@@ -21,16 +21,23 @@ _EVERYTHING = {"**", "**/*", "/**", "/**/*"}
 @tool(
     "glob",
     description=f"""
-    Finds files whose paths match a pattern such as **/*.py or src/*.{{ts,tsx}}.
+    Finds files by the pattern of their paths, such as **/*.py, src/**/*.{{ts,tsx}} or test_*.
 
-    A pattern without a slash matches names in any folder. The {MOST_FILES} files that changed last
-    are told, the newest first. What the project ignores is left out, unless the pattern names it.
+    - Use it when you know something of a name. To look for what is in files, use grep. Do not use
+      find or ls in bash for it; to see what is in one folder, use read.
+    - A pattern without a slash matches names in any folder.
+    - At most {MOST_FILES} files are told, those that changed last first. If there are more, use a
+      narrower pattern or `path`.
+    - What the project ignores (.gitignore) is left out, unless the pattern names it.
+    - If you need several searches, make the calls in one step.
     """,
 )
 async def glob(
     call: Call,
-    pattern: Annotated[str, "The pattern"],
-    path: Annotated[str | None, "The folder to look in; else the working directory"] = None,
+    pattern: Annotated[str, "The pattern that paths have to match"],
+    path: Annotated[
+        str | None, "The folder to look in; leave it out for the working directory"
+    ] = None,
 ) -> Output:
     pattern = mend_text(pattern)
     if not pattern.strip() or "\0" in pattern:

@@ -36,18 +36,29 @@ class _Line:
 @tool(
     "grep",
     description=f"""
-    Finds the lines of files that match a regular expression (in the syntax of Rust, as ripgrep
-    has it).
+    Searches the contents of files for a regular expression and tells the lines that match, with
+    their numbers.
 
-    At most {MOST_LINES} lines are told, by file, those of the file that changed last first. What
-    the project ignores is left out, and so are binary files.
+    - Use it to find where something is defined or used. To find files by their names, use glob. Do
+      not use grep or rg in bash for it.
+    - The syntax is that of ripgrep. Escape what is special to mean it literally. Examples:
+      `def \\w+_test`, `foo\\(`, `TODO|FIXME`, `(?i)error`. A match is within one line.
+    - At most {MOST_LINES} lines are told, by file, those of the file that changed last first, each
+      cut after {LONGEST_LINE} characters. If there are more, narrow it with `path` or `include`.
+    - What the project ignores (.gitignore) and binary files are left out. Name an ignored file in
+      `path` to search it all the same.
+    - To see what stands around a match, use read with the number of its line as offset.
     """,
 )
 async def grep(
     call: Call,
-    pattern: Annotated[str, "The regular expression"],
-    path: Annotated[str | None, "The folder or file to look in; else the working directory"] = None,
-    include: Annotated[str | None, "Only files whose names match this, such as *.{ts,tsx}"] = None,
+    pattern: Annotated[str, "The regular expression to look for"],
+    path: Annotated[
+        str | None, "The folder or file to look in; leave it out for the working directory"
+    ] = None,
+    include: Annotated[
+        str | None, "Only look into files whose names match this, such as *.{ts,tsx}"
+    ] = None,
 ) -> Output:
     pattern = mend_text(pattern)
     if not pattern or "\0" in pattern + (include or ""):

@@ -11,8 +11,6 @@ from kedge.agent.tools.places import Place, printable
 from kedge.agent.tools.tool import ToolFailure
 from kedge.snapshot.files.opening import Root
 
-MOST_LINES = 2000
-MOST_BYTES = 50 * 1024
 LONGEST_LINE = 2000
 
 _CHUNK = 1 << 20
@@ -53,19 +51,24 @@ def opened(place: Place) -> Iterator[BinaryIO]:
             raise ToolFailure(f"{shown} cannot be read: {error.strerror}.") from error
 
 
-def read_page(file: BinaryIO, first: int, limit: int) -> Page:
-    """At most so many lines, from the first one on, which is counted from 1."""
+def numbered(number: int, line: str) -> str:
+    """A line as models see it."""
+    return f"{number}: {line}"
+
+
+def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
+    """At most so many lines, from the first one on, which is counted from 1, that with their
+    numbers have room in so many bytes."""
     skipped = _skip(file, first - 1)
     if skipped < first - 1:
         raise ToolFailure(f"The file has only {skipped} lines; offset {first} is after its end.")
     lines: list[str] = []
-    room = MOST_BYTES
     while len(lines) < limit:
         start = file.tell()
         line = _line(file)
         if line is None:
             return Page(lines, skipped + len(lines), is_full=False)
-        room -= len(line.encode()) + 1
+        room -= len(numbered(first + len(lines), line).encode()) + 1
         if room < 0 and lines:
             file.seek(start)
             break

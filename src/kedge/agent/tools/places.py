@@ -34,6 +34,8 @@ class Place:
     """What rules match: the path as given, and also where it leads if that is elsewhere."""
     is_own: bool
     """Whether a symlink at the path is meant itself, not what it leads to."""
+    is_inside_git: bool
+    """Whether it is git's own, which no tool of kedge writes."""
 
     @property
     def below(self) -> bytes:
@@ -45,11 +47,6 @@ class Place:
     def plain_patterns(self) -> tuple[str, ...]:
         """What may be remembered as rules that mean this place and no other."""
         return tuple(each for each in self.patterns if not set("*?") & set(each))
-
-    @property
-    def is_inside_git(self) -> bool:
-        """Whether it is git's own, which no tool of kedge writes."""
-        return any(name.lower() == b".git" for name in self.below.split(b"/"))
 
 
 def place_of(call: "Call", given: str) -> Place:
@@ -93,7 +90,10 @@ def _place(call: "Call", path: Path, real: Path, *, is_own: bool) -> Place:
     is_below = path.is_relative_to(call.worktree)
     shown = printable(_from_worktree(path, call.worktree)) if is_below else leads_to
     patterns = dict.fromkeys((shown, leads_to))
-    return Place(path, real, _root(call, real), shown, tuple(patterns), is_own)
+    roots = [root for root in _roots(call) if real.is_relative_to(root)]
+    is_inside_git = _is_inside_git(real, max(roots, key=_depth, default=Path("/")))
+    root = roots[0] if roots else _nearest(real)
+    return Place(path, real, root, shown, tuple(patterns), is_own, is_inside_git)
 
 
 def _from_worktree(path: Path, *roots: Path) -> str:
@@ -108,8 +108,26 @@ def _roots(call: "Call") -> Iterator[Path]:
     return (Path(os.path.realpath(root)) for root in (call.worktree, call.directory))
 
 
-def _root(call: "Call", real: Path) -> Path:
-    for root in _roots(call):
-        if real.is_relative_to(root):
-            return root
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
+def _nearest(real: Path) -> Path:
     return next((folder for folder in real.parents if folder.is_dir()), Path("/"))
+
+
+def _is_inside_git(real: Path, root: Path) -> bool:
+    """Whether a path is in a folder `.git`, or one that a file of this name leads to, below a root:
+    a worktree may itself lie in a repository."""
+    if any(name.lower() == ".git" for name in real.relative_to(root).parts):
+        return True
+    above = (each for each in (real, *real.parents) if each != root and each.is_relative_to(root))
+    return any(map(_is_repository, above))
+
+
+def _is_repository(folder: Path) -> bool:
+    """Whether it is git's own folder of a repository, a worktree or a submodule."""
+    return os.path.isfile(folder / "HEAD") and (
+        os.path.isfile(folder / "commondir")
+        or (os.path.isdir(folder / "objects") and os.path.isdir(folder / "refs"))
+    )

@@ -12,21 +12,41 @@ from kedge.domain.todos import Todo
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list."""
 
-    content: Annotated[str, msgspec.Meta(description="What is to be done, in a few words")]
-    status: Literal["pending", "in_progress", "completed", "cancelled"]
-    priority: Literal["high", "medium", "low"] = "medium"
+    content: Annotated[
+        str, msgspec.Meta(description="What is to be done, in a few words that begin with a verb")
+    ]
+    status: Annotated[
+        Literal["pending", "in_progress", "completed", "cancelled"],
+        msgspec.Meta(description="How far it is; one item alone is in_progress"),
+    ]
+    priority: Annotated[
+        Literal["high", "medium", "low"],
+        msgspec.Meta(description="How much it matters; medium if not given"),
+    ] = "medium"
 
 
 @tool(
     "todowrite",
     description="""
-    Replaces the todo list of this session, which people see while you work.
+    Writes the todo list of this session, which the person sees while you work. It replaces the list
+    that was there, so always give the whole list.
 
-    Use it for work of three steps or more. Always give the whole list; keep one item in_progress,
-    and set each to completed as soon as it is done.
+    - Use it for work of three steps or more, or when you are given several tasks: before you begin,
+      and whenever something is done or found. Do not use it for a single step or for a question.
+    - Have exactly one item in_progress while you work. Set it to completed as soon as it is done,
+      not later with others, and only if it is really done: if its tests fail, it is not.
+    - Items are things that can be done and checked, in the order of the work. Set to cancelled what
+      is no longer needed. When all is done, no item is left pending.
+
+    Example, in the middle of the work:
+    [{"content": "Find where dates are parsed", "status": "completed"},
+     {"content": "Accept ISO weeks in parse_date", "status": "in_progress"},
+     {"content": "Test it and run the linter", "status": "pending"}]
     """,
 )
-async def todowrite(call: Call, todos: Annotated[list[TodoItem], "The whole list"]) -> Output:
+async def todowrite(
+    call: Call, todos: Annotated[list[TodoItem], "The whole list, also what is done"]
+) -> Output:
     await call.ask("todowrite", ["*"])
     listed: list[dict[str, str]] = [msgspec.to_builtins(todo) for todo in todos]
     await call.step.set_todos([msgspec.convert(todo, Todo) for todo in listed])

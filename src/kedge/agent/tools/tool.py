@@ -12,7 +12,9 @@ import inspect
 import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -63,13 +65,20 @@ class Tool:
 
     async def __call__(self, call: "Call", input: Mapping[str, Any]) -> Output:
         """Check what the model sent, and do it."""
+        given = self._checked(input)
+        return await self.run(call, **msgspec.structs.asdict(given))
+
+    def _checked(self, input: Mapping[str, Any]) -> msgspec.Struct:
         try:
-            given = msgspec.convert(input, self.arguments)
+            return msgspec.convert(input, self.arguments)
         except msgspec.ValidationError as error:
+            # Many models fill in what they do not need with null.
+            lean = _without_nulls(input, schema_of(self.arguments))
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(lean, self.arguments)
             raise ToolFailure(
                 f"The arguments of {self.name} are wrong: {error}. Correct them and call it again."
             ) from error
-        return await self.run(call, **msgspec.structs.asdict(given))
 
 
 def tool(
@@ -113,9 +122,11 @@ def _arguments(name: str, run: Callable[..., Awaitable[Output]]) -> type[msgspec
             else (each.name, kind, each.default)
         )
     try:
-        return msgspec.defstruct(name, fields, kw_only=True, frozen=True)
-    except (TypeError, ValueError) as error:
+        made = msgspec.defstruct(name, fields, kw_only=True, frozen=True)
+        schema_of(made)
+    except (TypeError, ValueError, InvalidInput) as error:
         raise InvalidInput(f"The arguments of the tool {name} cannot be used: {error}") from error
+    return made
 
 
 def _hints(name: str, run: Callable[..., Awaitable[Output]]) -> dict[str, Any]:
@@ -162,18 +173,135 @@ def _is_annotated(hint: Any) -> bool:  # noqa: ANN401 - any annotation
     return typing.get_origin(hint) is Annotated
 
 
+@lru_cache(maxsize=256)
 def schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of the arguments, whole and without references."""
+    """The JSON schema of the arguments, whole and in words that every provider takes; not to be
+    changed."""
     (found,), parts = msgspec.json.schema_components([arguments], ref_template="{name}")
-    schema: dict[str, Any] = _resolved(found, parts)
-    return schema
+    return _plain(_resolved(found, parts, ()))
 
 
-def _resolved(node: Any, parts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+def _resolved(node: Any, parts: Mapping[str, Any], inside: tuple[str, ...]) -> Any:  # noqa: ANN401 - any JSON
+    """A schema with what it refers to in its place."""
     if isinstance(node, list):
-        return [_resolved(each, parts) for each in node]
+        return [_resolved(each, parts, inside) for each in node]
     if not isinstance(node, dict):
         return node
-    if "$ref" in node:
-        return _resolved(parts[node["$ref"]], parts)
-    return {key: _resolved(value, parts) for key, value in node.items() if key != "title"}
+    name = node.get("$ref")
+    if not isinstance(name, str):
+        return {key: _resolved(value, parts, inside) for key, value in node.items()}
+    if name in inside:
+        raise InvalidInput(
+            f"The type {name} holds itself, which not every provider can be told; use a dict."
+        )
+    beside = {key: value for key, value in node.items() if key != "$ref"}
+    return {**_resolved(parts[name], parts, (*inside, name)), **beside}
+
+
+# OpenAI wants the items of every array, Google knows few keywords, and llama.cpp makes a grammar of
+# a schema and refuses the request if it cannot. What is not here is checked all the same.
+_KEPT = (
+    "description",
+    "type",
+    "enum",
+    "default",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+)
+_TOLD = {
+    "pattern": "It must match the regular expression {}.",
+    "exclusiveMinimum": "It must be more than {}.",
+    "exclusiveMaximum": "It must be less than {}.",
+    "multipleOf": "It must be a multiple of {}.",
+    "format": "It has the format {}.",
+    "contentEncoding": "It is encoded in {}.",
+}
+_NULL = {"type": "null"}
+_KINDS = ((str, "string"), (bool, "boolean"), (int, "integer"), (float, "number"))
+
+
+def _plain(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema in the keywords that every provider takes; the rest of it is said in words."""
+    made = {key: node[key] for key in _KEPT if key in node}
+    told = [words.format(node[key]) for key, words in _TOLD.items() if key in node]
+    if "enum" in node:
+        made |= _enum(made.pop("enum"))
+    if "anyOf" in node:
+        made |= _any_of([_plain(each) for each in node["anyOf"]])
+    if "properties" in node:
+        made |= _object(node)
+    if isinstance(node.get("additionalProperties"), Mapping):
+        made["additionalProperties"] = _plain(node["additionalProperties"])
+    if "prefixItems" in node:
+        row = [_plain(each) for each in node["prefixItems"]]
+        told.append(f"In this order: {', '.join(_in_words(each) for each in row)}.")
+        made["items"] = _any_of(row)
+    elif made.get("type") == "array":
+        made["items"] = _plain(node.get("items") or {})
+    if told:
+        made["description"] = " ".join(filter(None, (made.get("description"), *told)))
+    return made
+
+
+def _object(node: Mapping[str, Any]) -> dict[str, Any]:
+    required = node.get("required", [])
+    properties = {
+        name: _plain(each) if name in required else _left_out(_plain(each))
+        for name, each in node["properties"].items()
+    }
+    return {"properties": properties, "required": required}
+
+
+def _left_out(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an argument that can be left out, for which null is one more word."""
+    beside = {key: value for key, value in schema.items() if key != "anyOf"}
+    if beside.get("default", ...) is None:
+        del beside["default"]
+    choices = [each for each in schema.get("anyOf", ()) if each != _NULL]
+    return {**_any_of(choices), **beside} if choices else beside
+
+
+def _any_of(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One of several schemas, each of them once."""
+    flat: list[Mapping[str, Any]] = []
+    for choice in choices:
+        for each in choice["anyOf"] if set(choice) == {"anyOf"} else [choice]:
+            if each not in flat:
+                flat.append(each)
+    return dict(flat[0]) if len(flat) == 1 else {"anyOf": flat}
+
+
+def _enum(values: Sequence[Any]) -> dict[str, Any]:
+    """Values to choose from, with their type."""
+    kinds: dict[str, list[Any]] = {}
+    for value in values:
+        found = (name for kind, name in _KINDS if isinstance(value, kind))
+        kinds.setdefault(next(found, "null"), []).append(value)
+    choices = [
+        _NULL if kind == "null" else {"type": kind, "enum": given} for kind, given in kinds.items()
+    ]
+    return _any_of(choices)
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    choices = schema.get("anyOf", (schema,))
+    return " or ".join(str(each.get("type", "anything")) for each in choices)
+
+
+def _without_nulls(given: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+    """What a model sent without nulls for what it could have left out."""
+    if isinstance(given, list):
+        return [_without_nulls(each, schema.get("items", {})) for each in given]
+    properties = schema.get("properties")
+    if not isinstance(given, Mapping) or properties is None:
+        return given
+    required = schema["required"]
+    return {
+        name: _without_nulls(value, properties.get(name, {}))
+        for name, value in given.items()
+        if value is not None or name in required or name not in properties
+    }

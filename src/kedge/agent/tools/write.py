@@ -15,15 +15,19 @@ from kedge.domain.text import utf8
     "write",
     permission="edit",
     description="""
-    Writes a file: creates it with its folders, or replaces all of what is in it.
+    Writes a whole file: makes a new one, with the folders that it needs, or replaces all that is in
+    one.
 
-    A file that exists has to be read first. To change a part of one, use edit.
+    - To change a part of a file that exists, use edit: it is shorter, and leaves the rest alone.
+    - A file that exists has to be read first. All of it is replaced: what you leave out is lost.
+    - Do not write files with echo, cat or heredocs in bash.
+    - Make no new files that nobody needs: no documentation, no summaries and no notes unless asked.
     """,
 )
 async def write(
     call: Call,
-    content: Annotated[str, "All that the file should hold"],
-    filePath: Annotated[str, "The file, absolute or from the working directory"],
+    content: Annotated[str, "All that the file should hold, from its first line to its last"],
+    filePath: Annotated[str, "The file: an absolute path, or one from the working directory"],
 ) -> Output:
     place = place_of(call, filePath)
     data = utf8(content)

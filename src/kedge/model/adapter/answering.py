@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 
 from httpx2 import Response
 from pydantic_ai.direct import model_request_stream
@@ -9,21 +10,46 @@ from pydantic_ai.models import StreamedResponse
 
 from kedge.domain import failures
 from kedge.domain.providers import ModelInfo
-from kedge.model.adapter.asking import messages, parameters
+from kedge.domain.sessions import TokenCount
+from kedge.model.adapter.asking import parameters
+from kedge.model.adapter.chat_stream import ChatReader
 from kedge.model.adapter.clients import Clients, responses_begun
-from kedge.model.adapter.counting import cost_of, tokens_of
-from kedge.model.adapter.failing import address_missing, ended, key_missing, translated
+from kedge.model.adapter.counting import charged, cost_of, tokens_of, usage_of_chat
+from kedge.model.adapter.event_stream import EventStream, Reader
+from kedge.model.adapter.failing import (
+    address_missing,
+    empty,
+    filtered,
+    gave_up,
+    key_missing,
+    translated,
+)
 from kedge.model.adapter.hearing import Listener
 from kedge.model.adapter.settings import settings_of
+from kedge.model.adapter.thought_tags import TaggedText
 from kedge.model.endpoint import Endpoint, Protocol
-from kedge.model.port import Finished, ModelEvent, ModelFailure, ModelRequest
+from kedge.model.port import (
+    Finished,
+    ModelEvent,
+    ModelFailure,
+    ModelRequest,
+    ToolResult,
+    UserTurn,
+)
 
-_REASONS = {
-    "stop": "stop",
-    "length": "length",
-    "content_filter": "content-filter",
-    "tool_call": "tool-calls",
+_WORDS = {
+    "stop": "stop eos eos_token end_turn stop_sequence stop_token end done complete completed"
+    " finish finished compaction",
+    "length": "length max_tokens max_output_tokens max_length model_length token_limit continuation"
+    " model_context_window_exceeded",
+    "tool-calls": "tool_calls tool_call tool_use function_call function_calls",
+    "content-filter": "content_filter safety recitation blocklist prohibited_content spii refusal"
+    " image_safety sensitive blocked guardrail_intervened",
+    "error": "error failed abort aborted cancelled canceled timeout network_error language"
+    " insufficient_system_resource malformed_function_call malformed_response"
+    " unexpected_tool_call too_many_tool_calls missing_thought_signature",
 }
+_REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
 
 @asynccontextmanager
@@ -37,18 +63,20 @@ async def answer(
     """The events of the answer; leaving the block early ends the request."""
     protocol = _checked(endpoint)
     async with AsyncExitStack() as stack:
-        with responses_begun() as begun, translated(endpoint, begun):
+        with responses_begun() as begun, translated(endpoint, partial(_latest, begun)):
             _ = stack.push_async_callback(_close, begun)
             model = await clients.model(endpoint, info)
             opening = model_request_stream(
                 model,
-                messages(request, info, protocol),
+                clients.conversations.messages(request, info, protocol),
                 model_settings=settings_of(request, info, protocol, model.profile),
                 model_request_parameters=parameters(request),
                 instrument=False,
             )
             response = await stack.enter_async_context(opening)
-        events = _events(response, info, endpoint, listed, begun)
+        events = _events(
+            response, info, endpoint, listed, begun, may_be_empty=_may_be_empty(request, info)
+        )
         async with aclosing(events):
             yield events
 
@@ -82,35 +110,90 @@ async def _events(
     endpoint: Endpoint,
     listed: tuple[str, str] | None,
     begun: list[Response],
+    *,
+    may_be_empty: bool,
 ) -> AsyncGenerator[ModelEvent, None]:
-    listener = Listener()
+    listener = Listener(TaggedText() if endpoint.protocol == "chat" else None)
+    async with aclosing(_said(response, endpoint, begun, listener)) as events:
+        async for event in events:
+            yield event
+    reader = _reader_of(begun[-1])
+    tokens, cost = _counted(response, reader, info, listed)
+    try:
+        reason = _reason(reader, endpoint, listener, may_be_empty=may_be_empty)
+    except ModelFailure as failure:
+        # What is of no use is paid for like the rest.
+        failure.tokens, failure.cost = tokens, cost
+        raise
+    yield Finished(reason=reason, tokens=tokens, cost=cost)
+
+
+async def _said(
+    response: StreamedResponse, endpoint: Endpoint, begun: list[Response], listener: Listener
+) -> AsyncGenerator[ModelEvent, None]:
     heard = aiter(response)
     while True:
         # Only around what they do: what the caller raises between two events is the caller's.
-        with translated(endpoint, begun):
+        with translated(endpoint, partial(_latest, begun)):
             try:
                 event = await anext(heard)
             except StopAsyncIteration:
                 break
-        for said in listener.hear(event):
-            yield said
-    if _is_cut(response):
-        raise ended(endpoint, begun, "the answer ended before its end")
-    for said in listener.end():
-        yield said
-    usage = response.usage
-    reason = _REASONS.get(response.finish_reason or "", "other")
-    yield Finished(
-        # Some servers call tools and say that they are done.
-        reason="tool-calls" if listener.called and reason in ("stop", "other") else reason,
-        tokens=tokens_of(usage),
-        cost=cost_of(usage, info.cost, listed),
+            said = [*listener.hear(event)]
+        for each in said:
+            yield each
+    refusal = (response.provider_details or {}).get("refusal")
+    is_said = _reason_in(_reader_of(begun[-1])) == "stop"
+    for each in (*listener.refuse(refusal or ""), *listener.end(is_said=is_said)):
+        yield each
+
+
+def _counted(
+    response: StreamedResponse, reader: Reader, info: ModelInfo, listed: tuple[str, str] | None
+) -> tuple[TokenCount, float]:
+    """Tokens and dollars of the whole answer."""
+    told = reader.usage if isinstance(reader, ChatReader) else {}
+    usage = usage_of_chat(told) if isinstance(reader, ChatReader) else response.usage
+    return tokens_of(usage), charged(told) or cost_of(usage, info.cost, listed)
+
+
+def _latest(begun: list[Response]) -> str | None:
+    stream = begun[-1].stream if begun else None
+    return stream.latest.decode() if isinstance(stream, EventStream) else None
+
+
+def _reader_of(response: Response) -> Reader:
+    assert isinstance(response.stream, EventStream)
+    return response.stream.reader
+
+
+def _may_be_empty(request: ModelRequest, info: ModelInfo) -> bool:
+    """Whether to say nothing is an answer: Claude does after its work is done."""
+    last = request.turns[-1] if request.turns else None
+    return (
+        "claude" in info.api.id.lower()
+        and isinstance(last, UserTurn)
+        and any(isinstance(item, ToolResult) for item in last.content)
     )
 
 
-def _is_cut(response: StreamedResponse) -> bool:
-    if response.finish_reason is None:
-        return True
-    # pydantic-ai makes up a reason where there was none; usage, if any, comes after the last word.
-    told = (response.provider_details or {}).get("finish_reason")
-    return told is None and bool(response.usage.unmeasured_requests)
+def _reason(reader: Reader, endpoint: Endpoint, listener: Listener, *, may_be_empty: bool) -> str:
+    """Why the model stopped; raises `ModelFailure` if there is no answer for all that."""
+    reason = _reason_in(reader)
+    told = reader.reason or "stop"
+    if reason == "error":
+        raise gave_up(endpoint, told, reader.comment)
+    if listener.is_empty:
+        if reason == "length":
+            raise ModelFailure(failures.output_length())
+        if reason == "content-filter":
+            raise filtered(endpoint, told, reader.comment)
+        if reason != "stop" or reader.reason is None or not may_be_empty:
+            raise empty(endpoint)
+    # Some servers call tools and say that they are done.
+    return "tool-calls" if listener.called and reason in ("stop", "other") else reason
+
+
+def _reason_in(reader: Reader) -> str:
+    told = reader.reason or "stop"
+    return _REASONS.get(told.lower().replace("-", "_"), "other")

@@ -1,11 +1,15 @@
 """A request of kedge in pydantic-ai's words."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from pydantic_ai.messages import (
     BinaryContent,
+    CachePoint,
     ModelMessage,
     ModelRequestPart,
     ModelResponse,
@@ -39,23 +43,87 @@ from kedge.model.port import (
 CallIds: TypeAlias = Callable[[str], str]
 
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+_MOST_KEPT = 8
+"""Conversations; what is kept of one takes about as much again as the conversation itself."""
 _KINDS = {"image": "image", "audio": "audio", "video": "video", "application/pdf": "pdf"}
 
 
-def messages(request: ModelRequest, info: ModelInfo, protocol: Protocol) -> list[ModelMessage]:
-    """The conversation, with the system text in front."""
-    ids = _clean_id if protocol == "anthropic" else str
-    system = _system_parts(request, protocol)
-    said: list[ModelMessage] = []
-    for turn in request.turns:
-        if isinstance(turn, UserTurn):
-            parts = [*system, *_user_parts(turn, info, ids)]
-            system = []
-            if parts:
-                said.append(TheirRequest(parts=parts))
-        elif answer := list(_answer_parts(turn, info, ids)):
-            said.append(ModelResponse(parts=answer))
-    return [TheirRequest(parts=system), *said] if system else said
+class Conversations:
+    """What was made of conversations for the last requests: the next one says most of it again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, _Made] = OrderedDict()
+
+    def messages(
+        self, request: ModelRequest, info: ModelInfo, protocol: Protocol
+    ) -> list[ModelMessage]:
+        """The conversation, with the system text in front."""
+        # Taken out: no other request changes it meanwhile.
+        made = self._kept.pop(request.conversation or "", None)
+        if made is None or (made.info, made.protocol) != (info, protocol):
+            made = _Made(info, protocol)
+        made.go_on(request.turns)
+        if request.conversation is not None:
+            self._kept[request.conversation] = made
+            if len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        said = [each for each in made.said if each is not None]
+        if system := _system_parts(request, protocol):
+            first = said.pop(0).parts if said and isinstance(said[0], TheirRequest) else []
+            said.insert(0, TheirRequest(parts=[*system, *first]))
+        if protocol == "anthropic":
+            _mark_previous_end(said)
+        return said
+
+
+@dataclass(slots=True)
+class _Made:
+    """A conversation as one model was told it, turn by turn."""
+
+    info: ModelInfo
+    protocol: Protocol
+    turns: list[UserTurn | AssistantTurn] = field(default_factory=list)
+    said: list[ModelMessage | None] = field(default_factory=list)
+    """None for a turn of which there is nothing to say."""
+
+    def go_on(self, turns: Sequence[UserTurn | AssistantTurn]) -> None:
+        """Be made of these turns; what is the very same object as before is not made again."""
+        same = takewhile(lambda pair: pair[0] is pair[1], zip(self.turns, turns, strict=False))
+        count = sum(1 for _ in same)
+        del self.turns[count:], self.said[count:]
+        ids = _clean_id if self.protocol == "anthropic" else str
+        for turn in turns[count:]:
+            self.turns.append(turn)
+            self.said.append(_message(turn, self.info, ids))
+
+
+def _message(turn: UserTurn | AssistantTurn, info: ModelInfo, ids: CallIds) -> ModelMessage | None:
+    if isinstance(turn, UserTurn):
+        parts = list(_user_parts(turn, info, ids))
+        return TheirRequest(parts=parts) if parts else None
+    answer = list(_answer_parts(turn, info, ids))
+    return ModelResponse(parts=answer) if answer else None
+
+
+def _mark_previous_end(said: list[ModelMessage]) -> None:
+    """Have the cache looked for where the request before this one ended, and wrote it: from the end
+    of this one, which is marked anyway, no provider looks back over more than 20 blocks."""
+    for index in previous_and_last([isinstance(each, ModelResponse) for each in said])[:-1]:
+        parts = said[index].parts
+        # A mark needs something to stand on, and the system text has its own.
+        if not all(isinstance(part, SystemPromptPart) for part in parts):
+            said[index] = TheirRequest(parts=[*parts, UserPromptPart(content=[CachePoint()])])
+
+
+def previous_and_last(answers: Sequence[bool]) -> list[int]:
+    """Where the request before this one ended, if there was one, and where this one ends, given
+    which of its messages are answers."""
+    ends = [
+        index
+        for index, is_answer in enumerate(answers)
+        if not is_answer and (index + 1 == len(answers) or answers[index + 1])
+    ]
+    return ends[-2:]
 
 
 def _system_parts(request: ModelRequest, protocol: Protocol) -> list[ModelRequestPart]:

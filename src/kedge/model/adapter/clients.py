@@ -4,13 +4,20 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import urlsplit
 
 import httpx2
+import msgspec
 from pydantic_ai.models import Model as AnyModel
 from pydantic_ai.profiles import ModelProfile
 
 from kedge.domain.providers import ModelInfo
+from kedge.model.adapter.asking import Conversations
+from kedge.model.adapter.chat_stream import ChatReader
+from kedge.model.adapter.event_stream import EventStream, Reader
+from kedge.model.adapter.readers import AnthropicReader, GoogleReader, ResponsesReader
 from kedge.model.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -21,6 +28,7 @@ _CONNECT = 30.0
 # Servers on one's own machine want none, but the libraries insist on one.
 _NO_KEY = "no-key"
 _ANTHROPIC = "https://api.anthropic.com"
+_GOOGLE = "https://generativelanguage.googleapis.com"
 
 
 _begun: ContextVar[list[httpx2.Response] | None] = ContextVar("begun", default=None)
@@ -30,6 +38,7 @@ class Clients:
     """The clients of one catalog, kept until it is closed."""
 
     def __init__(self) -> None:
+        self.conversations = Conversations()
         self._https: dict[Endpoint, httpx2.AsyncClient] = {}
         self._models: dict[tuple[Endpoint, str, bool], AnyModel[Any]] = {}
         self._making = asyncio.Lock()
@@ -74,7 +83,7 @@ def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(endpoint.silence, connect=connect, pool=None),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
         follow_redirects=False,
-        event_hooks={"response": [_remember]},
+        event_hooks={"response": [partial(_take_over, endpoint)]},
     )
 
 
@@ -92,10 +101,40 @@ def responses_begun() -> Iterator[list[httpx2.Response]]:
         _begun.reset(token)
 
 
-async def _remember(response: httpx2.Response) -> None:
+async def _take_over(endpoint: Endpoint, response: httpx2.Response) -> None:
     begun = _begun.get()
     if begun is not None:
         begun.append(response)
+    if response.is_success:
+        response.stream = EventStream(response, _reader(endpoint, response.request), endpoint)
+
+
+def _reader(endpoint: Endpoint, request: httpx2.Request) -> Reader:
+    if endpoint.protocol == "anthropic":
+        return AnthropicReader()
+    if endpoint.protocol == "google":
+        return GoogleReader()
+    if endpoint.protocol == "responses":
+        return ResponsesReader()
+    return ChatReader(cache(partial(_tools_of, request)))
+
+
+def _tools_of(request: httpx2.Request) -> frozenset[str]:
+    """The names of the tools that a chat request offers."""
+    body = msgspec.json.decode(request.content, type=_Offer)
+    return frozenset(tool.function.name for tool in body.tools)
+
+
+class _Function(msgspec.Struct):
+    name: str
+
+
+class _Tool(msgspec.Struct):
+    function: _Function
+
+
+class _Offer(msgspec.Struct):
+    tools: list[_Tool] = []
 
 
 def _make(endpoint: Endpoint, info: ModelInfo, http: httpx2.AsyncClient) -> AnyModel[Any]:
@@ -108,22 +147,41 @@ def _make(endpoint: Endpoint, info: ModelInfo, http: httpx2.AsyncClient) -> AnyM
     return _chat(endpoint, info.api.id, http)
 
 
+def _send_as_it_is(resource: Any, field: str) -> None:  # noqa: ANN401 - of which library knows
+    """Let a client not look through the conversation before it sends it.
+
+    It holds every value against its type, to rename keys that pydantic-ai has named rightly: that
+    takes most of a millisecond for each message, on the event loop.
+    """
+    create = resource.create
+
+    async def created(**given: Any) -> Any:  # noqa: ANN401 - as the original
+        conversation = given[field]
+        body = {**(given.get("extra_body") or {}), field: conversation}
+        return await create(**{**given, field: [], "extra_body": body})
+
+    resource.create = created
+
+
 def _chat(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> AnyModel[Any]:
-    from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    from kedge.model.adapter.openai_models import ChatModel
 
     client = _openai_client(endpoint, http)
     # What the environment says of an account at OpenAI is nobody else's business.
     client.organization = client.project = None
+    _send_as_it_is(client.chat.completions, "messages")
     provider = OpenAICompatibleProvider(endpoint.provider_id, openai_client=client)
-    return OpenAIChatModel(model_id, provider=provider, profile=_SHOWS_WHITESPACE)
+    return ChatModel(model_id, provider=provider, profile=_SHOWS_WHITESPACE)
 
 
 def _responses(endpoint: Endpoint, info: ModelInfo, http: httpx2.AsyncClient) -> AnyModel[Any]:
     from openai.types.responses import ResponseStreamEvent
-    from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
+
+    from kedge.model.adapter.openai_models import ResponsesModel
 
     # Else the first answer has it done, and everything waits for that.
     for event in get_args(get_args(ResponseStreamEvent)[0]):
@@ -134,9 +192,11 @@ def _responses(endpoint: Endpoint, info: ModelInfo, http: httpx2.AsyncClient) ->
         openai_supports_reasoning=True,
         openai_supports_encrypted_reasoning_content=True,
     )
-    provider = OpenAIProvider(openai_client=_openai_client(endpoint, http))
+    client = _openai_client(endpoint, http)
+    _send_as_it_is(client.responses, "input")
+    provider = OpenAIProvider(openai_client=client)
     profile = thinks if info.capabilities.reasoning else None
-    return OpenAIResponsesModel(info.api.id, provider=provider, profile=profile)
+    return ResponsesModel(info.api.id, provider=provider, profile=profile)
 
 
 def _anthropic(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> AnyModel[Any]:
@@ -162,13 +222,14 @@ def _anthropic(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> A
 
 def _google(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> AnyModel[Any]:
     from google.genai import Client
-    from google.genai.types import HttpOptions
+    from google.genai.types import HttpOptions, ResourceScope
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.providers.google import GoogleProvider
 
-    url = endpoint.url or "https://generativelanguage.googleapis.com"
     options = HttpOptions(
-        base_url=url.removesuffix("/").removesuffix("/v1beta"),
+        base_url=_with_version(endpoint.url or _GOOGLE),
+        # Else it would add a version of its own choice.
+        base_url_resource_scope=ResourceScope.COLLECTION,
         headers=dict(endpoint.headers),
         httpx_async_client=http,
         timeout=None if endpoint.silence is None else int(endpoint.silence * 1000),
@@ -190,9 +251,15 @@ def _openai_client(endpoint: Endpoint, http: httpx2.AsyncClient) -> "AsyncOpenAI
     )
 
 
+def _with_version(url: str) -> str:
+    # As it was given; only where nothing but a host was, the usual version is meant.
+    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1beta"
+
+
 def _without_version(url: str) -> str:
     # OpenCode's configurations end in /v1, Anthropic's own client adds it by itself.
     return url.removesuffix("/").removesuffix("/v1")
 
 
-_SHOWS_WHITESPACE = ModelProfile(ignore_streamed_leading_whitespace=False)
+# Whitespace is text, and tags are found where they are torn, too: by `thought_tags`.
+_SHOWS_WHITESPACE = ModelProfile(ignore_streamed_leading_whitespace=False, thinking_tags=("", ""))

@@ -1,8 +1,9 @@
 """What a provider or the network answered instead, as failures that people can act on."""
 
 import json
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -20,7 +21,6 @@ from pydantic_ai.exceptions import (
     ModelRequestTimeout,
     ModelServerError,
     ModelUnavailableError,
-    UnexpectedModelBehavior,
     UserError,
 )
 
@@ -28,9 +28,13 @@ from kedge.domain import failures
 from kedge.domain.errors import MESSAGE_LIMIT
 from kedge.domain.text import mend_text
 from kedge.model.endpoint import Endpoint
-from kedge.model.port import ModelFailure
+from kedge.model.port import ModelFailure, Setback
+
+_log = logging.getLogger(__name__)
 
 BODY_LIMIT = 16_384
+# Enough to see what it is.
+_EXCERPT = 200
 
 _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _MOST_NOTICES = 3
@@ -46,64 +50,196 @@ _PASSING = (
     ModelRequestTimeout,
 )
 _PASSING_STATUS = {408, 409, 429}
+# These come before anything was paid for.
+_UNPAID_STATUS = {429, 503, 529}
+_QUOTA = {"insufficient_quota", "billing_hard_limit_reached", "billing_error"}
+_STATUS = re.compile(r"[45][0-9]{2}")
+_STATUS_OF_KIND = {
+    "invalid_request_error": 400,
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "badrequesterror": 400,
+    "validation": 422,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "unauthenticated": 401,
+    "insufficient_quota": 429,
+    "permission_error": 403,
+    "permission_denied": 403,
+    "not_found_error": 404,
+    "not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "overloaded": 529,
+    "overloaded_error": 529,
+    "server_is_overloaded": 503,
+    "unavailable": 503,
+    "service_unavailable": 503,
+    "api_error": 500,
+    "server_error": 500,
+    "internal": 500,
+    "internal_server_error": 500,
+    "generation": 500,
+    "timeout_error": 504,
+    "deadline_exceeded": 504,
+}
+"""The status that an error has outside of a stream, by what it calls itself inside of one."""
+_OVERFLOW_STATUS = {None, 400, 413, 422, 500}
+_OVERFLOW_WORDS = {
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "model_max_prompt_tokens_exceeded",
+}
 _OVERFLOW = re.compile(
-    r"context.{0,20}(length|window|limit)|prompt is too long|input is too long"
-    r"|too many (input )?tokens|maximum.{0,20}tokens|exceeds the (maximum|limit).{0,30}token",
+    r"context.{0,20}(length|window|limit|overflow)|(prompt|input) is too long"
+    r"|exceeds? the (available )?context|exceeded model token limit|exceeds? max(imum)? length"
+    r"|maximum (prompt|model|sequence) length|maximum number of tokens"
+    r"|too many (input )?tokens|token count.{0,20} exceeds|tokens in request more than"
+    r"|reduce the length of the (messages|prompt)|inputs`? (tokens \+|must have less than)",
     re.IGNORECASE,
 )
 _HIDDEN_HEADERS = {"set-cookie", "authorization", "x-api-key"}
 
 
+class Unreadable(ModelFailure):
+    """What came is not what the protocol says."""
+
+
 @contextmanager
-def translated(endpoint: Endpoint, begun: Sequence[httpx2.Response] = ()) -> Iterator[None]:
-    """Raise `ModelFailure` for whatever goes wrong inside; `begun` are the responses so far."""
+def translated(endpoint: Endpoint, latest: Callable[[], str | None]) -> Iterator[None]:
+    """Raise `ModelFailure` for whatever goes wrong inside.
+
+    `latest` is what came last of an answer; None if none has begun.
+    """
     try:
         yield
     except ModelFailure:
         raise
     except ModelAPIError as error:
-        if not isinstance(error, ModelHTTPError) and begun and not _is_stream(begun[-1]):
-            raise ended(endpoint, begun, error.message) from error
         raise _api_failure(error, endpoint) from error
-    except UnexpectedModelBehavior as error:
-        raise ended(endpoint, begun, str(error)) from error
     except _LOST as error:
         raise _disconnected(endpoint, error, str(error) or type(error).__name__) from error
-    except _UNSENT as error:
+    except Exception as error:
+        if (shown := latest()) is not None:
+            # The libraries fall over frames that lack what they take for granted, in any way.
+            _log.warning("an answer of %s cannot be read", endpoint.provider_id, exc_info=error)
+            raise nonsense(endpoint, shown) from error
+        if not isinstance(error, _UNSENT):
+            raise
         text = _safe(f"The request could not be sent to {endpoint.provider_id}: {error}", endpoint)
         raise ModelFailure(failures.unknown(text)) from error
 
 
 def lost(endpoint: Endpoint, why: str) -> ModelFailure:
     """The connection ended before the answer did."""
-    message = _safe(f"The connection to {endpoint.provider_id} was lost: {why}", endpoint)
-    return ModelFailure(failures.api(message, isRetryable=True), retryable=True)
+    return _broken(endpoint, f"The connection to {endpoint.provider_id} was lost: {why}")
 
 
-def ended(endpoint: Endpoint, begun: Sequence[httpx2.Response], why: str) -> ModelFailure:
-    """The answer ended before its last words, or was none at all."""
-    if not begun or _is_stream(begun[-1]):
-        return lost(endpoint, why)
-    response, where = begun[-1], f"provider.{endpoint.provider_id}.options.baseURL"
-    kind = response.headers["content-type"].partition(";")[0]
+def stalled(endpoint: Endpoint) -> ModelFailure:
+    """Nothing came for so long that nothing will."""
+    message = f"{endpoint.provider_id} fell silent"
+    if endpoint.silence is not None:
+        where = f"provider.{endpoint.provider_id}.options.timeout"
+        message += f": nothing came for {endpoint.silence:g} seconds, which is what {where} allows"
+    failure = failures.api(_safe(message, endpoint), isRetryable=True)
+    return ModelFailure(failure, retryable=True, setback="silent")
+
+
+def empty(endpoint: Endpoint) -> ModelFailure:
+    """The answer has neither words nor calls."""
+    return _broken(endpoint, f"{endpoint.provider_id} gave an empty answer: no text, no tool call")
+
+
+def gave_up(endpoint: Endpoint, reason: str, comment: str) -> ModelFailure:
+    """The server says itself that the answer is of no use."""
+    more = f": {comment}" if comment else ""
+    return _broken(endpoint, f"{endpoint.provider_id} ended its answer with {reason}{more}")
+
+
+def filtered(endpoint: Endpoint, reason: str, comment: str) -> ModelFailure:
+    """The provider's filter left nothing of the answer."""
+    more = f": {comment}" if comment else ""
+    message = f"{endpoint.provider_id} withheld the answer ({reason}){more}"
+    return ModelFailure(failures.content_filter(_safe(message, endpoint)))
+
+
+def nonsense(endpoint: Endpoint, what: str) -> Unreadable:
+    """What came is not what the protocol says, and this is what it was."""
+    message = f"{endpoint.provider_id} sent what cannot be read: {_excerpt(what)}"
+    failure = failures.api(_safe(message, endpoint), isRetryable=True)
+    return Unreadable(failure, retryable=True, setback="broken")
+
+
+def no_stream(endpoint: Endpoint, url: httpx2.URL, kind: str, what: str) -> ModelFailure:
+    """What came is something else altogether, and so will it be the next time."""
+    where = f"provider.{endpoint.provider_id}.options.baseURL"
     message = (
-        f"{endpoint.provider_id} answered at {_address(response.url)} with {kind}, which is no"
-        f" stream of events. Check {where}: the address may be of something else, or lack its"
-        f" last part (often /v1).{_untrusted(endpoint)}"
+        f"{endpoint.provider_id} answered at {_address(url)} with {kind or 'something'}, which is"
+        f" no stream of events. Check {where}: the address may be of something else, or lack its"
+        f" last part (often /v1).{_untrusted(endpoint)} It began with: {_excerpt(what)}"
     )
-    return ModelFailure(failures.api(_safe(message, endpoint), isRetryable=False))
+    return ModelFailure(
+        failures.api(
+            _safe(message, endpoint),
+            isRetryable=False,
+            responseBody=_safe(what, endpoint, BODY_LIMIT),
+        )
+    )
 
 
-def _is_stream(response: httpx2.Response) -> bool:
-    kind: str = response.headers.get("content-type", "")
-    return not kind or "event-stream" in kind.lower()
+def reported(endpoint: Endpoint, error: object) -> ModelFailure:
+    """An error that came inside of a stream, after the status said that all was well."""
+    told: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+    inner = told.get("error")
+    if isinstance(inner, dict):
+        told = inner
+    names = [told.get(name) for name in ("type", "code", "status")]
+    words = [name for name in names if isinstance(name, str)]
+    text = told.get("message") or told.get("detail") or json.dumps(error, default=str)
+    return _failure(
+        endpoint,
+        message=_safe(text if isinstance(text, str) else json.dumps(text), endpoint),
+        body=_safe(json.dumps(error, default=str), endpoint, BODY_LIMIT),
+        status=_status_of(names),
+        words=words,
+        setback="broken",
+    )
+
+
+def _status_of(names: Sequence[object]) -> int | None:
+    for name in names:
+        number = int(name) if isinstance(name, str) and _STATUS.fullmatch(name) else name
+        if type(number) is int and number in range(400, 600):
+            return number
+    known = (_STATUS_OF_KIND.get(name.lower()) for name in names if isinstance(name, str))
+    return next((status for status in known if status is not None), None)
+
+
+def _broken(endpoint: Endpoint, message: str) -> ModelFailure:
+    failure = failures.api(_safe(message, endpoint), isRetryable=True)
+    return ModelFailure(failure, retryable=True, setback="broken")
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text[: 2 * _EXCERPT].split())
+    return f"{line[:_EXCERPT]} ..." if len(line) > _EXCERPT else line or "nothing"
 
 
 def _disconnected(endpoint: Endpoint, error: BaseException, why: str) -> ModelFailure:
-    reached: BaseException | None = error
-    while reached is not None and not isinstance(reached, _UNREACHED):
-        reached = reached.__cause__
-    return lost(endpoint, why) if reached is None else _unreached(endpoint, reached)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _UNREACHED):
+            return _unreached(endpoint, cause)
+        if isinstance(cause, httpx2.ReadTimeout):
+            return stalled(endpoint)
+        cause = cause.__cause__
+    # Before the first byte of a response; what comes after it is the stream's affair.
+    message = f"The connection to {endpoint.provider_id} was lost: {why}"
+    return ModelFailure(
+        failures.api(_safe(message, endpoint), isRetryable=True), retryable=True, setback="busy"
+    )
 
 
 def _unreached(endpoint: Endpoint, error: BaseException) -> ModelFailure:
@@ -153,50 +289,86 @@ def _api_failure(error: ModelAPIError, endpoint: Endpoint) -> ModelFailure:
     status = error.status_code if isinstance(error, ModelHTTPError) else None
     if status is None and isinstance(error, ModelConnectionError | ModelRequestTimeout):
         return _disconnected(endpoint, error, error.message)
-    body = _safe(_body_text(error), endpoint, BODY_LIMIT)
-    message = _safe(_message(error, status), endpoint)
+    headers = error.headers if isinstance(error, ModelHTTPError) else None
+    return _failure(
+        endpoint,
+        message=_safe(_message(error, status), endpoint),
+        body=_safe(_body_text(error), endpoint, BODY_LIMIT),
+        status=status,
+        words=_words(error.body),
+        error=error,
+        headers=headers,
+        setback="broken" if error.in_stream else "busy",
+    )
+
+
+def _failure(
+    endpoint: Endpoint,
+    *,
+    message: str,
+    body: str,
+    status: int | None,
+    words: Sequence[str],
+    error: ModelAPIError | None = None,
+    headers: dict[str, str] | None = None,
+    setback: Setback,
+) -> ModelFailure:
     if _is_refused_key(error, status):
         return ModelFailure(
             failures.provider_auth(endpoint.provider_id, _refused(message, endpoint))
         )
-    if _is_overflow(error, status, message):
+    if _is_overflow(error, status, message, words):
         return ModelFailure(failures.context_overflow(message, body or None))
-    passing = _is_passing(error, status)
-    headers = error.headers if isinstance(error, ModelHTTPError) else None
+    passing = _is_passing(error, status, words)
     failure = failures.api(
         message,
         isRetryable=passing,
         statusCode=status,
         responseHeaders=_headers(headers, endpoint),
         responseBody=body or None,
-        metadata=_metadata(error, endpoint),
+        metadata=_metadata(error, endpoint) if error else None,
     )
+    after = _retry_after(error, headers) if passing and error else None
+    unpaid = status in _UNPAID_STATUS
     return ModelFailure(
-        failure, retryable=passing, retry_after=_retry_after(error, headers) if passing else None
+        failure, retryable=passing, retry_after=after, setback="busy" if unpaid else setback
     )
 
 
-def _is_passing(error: ModelAPIError, status: int | None) -> bool:
-    if isinstance(error, ModelQuotaExceededError):
+def _words(body: object) -> list[str]:
+    """What an error calls itself."""
+    found: list[str] = []
+    for _ in range(2):
+        if isinstance(body, dict):
+            told = (body.get(name) for name in ("type", "code", "status"))
+            found += [name for name in told if isinstance(name, str)]
+            body = body.get("error")
+    return found
+
+
+def _is_passing(error: ModelAPIError | None, status: int | None, words: Sequence[str]) -> bool:
+    if isinstance(error, ModelQuotaExceededError) or not _QUOTA.isdisjoint(words):
         return False
     if status is None:
         return isinstance(error, _PASSING)
     return status in _PASSING_STATUS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def _is_refused_key(error: ModelAPIError, status: int | None) -> bool:
+def _is_refused_key(error: ModelAPIError | None, status: int | None) -> bool:
     # "Forbidden" is as often about a model, a country or a budget.
     if status == HTTPStatus.FORBIDDEN:
         return False
     return isinstance(error, ModelAuthenticationError) or status == HTTPStatus.UNAUTHORIZED
 
 
-def _is_overflow(error: ModelAPIError, status: int | None, message: str) -> bool:
+def _is_overflow(
+    error: ModelAPIError | None, status: int | None, message: str, words: Sequence[str]
+) -> bool:
     if isinstance(error, ModelContextWindowExceededError):
         return True
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or not _OVERFLOW_WORDS.isdisjoint(words):
         return True
-    return status == HTTPStatus.BAD_REQUEST and _OVERFLOW.search(message) is not None
+    return status in _OVERFLOW_STATUS and _OVERFLOW.search(message) is not None
 
 
 def _refused(message: str, endpoint: Endpoint) -> str:

@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 )
 
 from kedge.domain.text import mend_escapes, mend_text, nested_deeper_than, utf8
+from kedge.model.adapter.thought_tags import Said, TaggedText
 from kedge.model.port import (
     ModelEvent,
     ReasoningDelta,
@@ -28,12 +29,16 @@ from kedge.model.port import (
     TextDelta,
     TextEnded,
     TextStarted,
+    TextWasThought,
+    ThoughtWasText,
     ToolCalled,
     ToolStarted,
 )
 
 # No tool of ours takes anything near as deep, and every reader must be able to walk it.
 DEPTH_LIMIT = 64
+# Beside the numbers of all parts.
+_REFUSAL, _TAGGED, _TAGGED_THOUGHT = -1, -2, -3
 
 
 @dataclass(kw_only=True)
@@ -57,10 +62,20 @@ class _Call:
 class Listener:
     """Turns the events of one answer into kedge's."""
 
-    def __init__(self) -> None:
+    def __init__(self, tagged: TaggedText | None = None) -> None:
+        self._tagged = tagged
+        """Finds the thoughts in the text, where the server may not do so."""
         self._spoken: _Spoken | None = None
         self._calls: dict[int, _Call] = {}
         self._ids: set[str] = set()
+        self._has_words = False
+        self._has_tagged_thought = False
+        """Whether there is a thought, and it is the text's."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was neither a word nor a call; thoughts are for the model alone."""
+        return not self._has_words and not self._calls
 
     @property
     def called(self) -> bool:
@@ -76,21 +91,40 @@ class Listener:
         elif isinstance(event, PartEndEvent) and event.index in self._calls:
             yield from self._complete(self._calls[event.index], final=False)
 
-    def end(self) -> Iterator[ModelEvent]:
-        """What is still open, when nothing more comes."""
+    def refuse(self, text: str) -> Iterator[ModelEvent]:
+        """A refusal, which is told apart from the text, is shown as text."""
+        yield from self._say(_REFUSAL, text)
+
+    def end(self, *, is_said: bool) -> Iterator[ModelEvent]:
+        """What is still open, when nothing more comes: because all `is_said`, or else."""
+        if self._tagged is not None:
+            yield from self._apart(self._tagged.end())
         yield from self._close()
+        if is_said and self.is_empty and self._has_tagged_thought and self._tagged is not None:
+            yield from self._unthink(self._tagged.only_thought)
         for call in self._calls.values():
             yield from self._complete(call, final=True)
+
+    def _unthink(self, text: str) -> Iterator[ModelEvent]:
+        # An answer in tags, or a thought that was meant as one: to lose it would be worse.
+        if text:
+            self._has_words = True
+            yield ThoughtWasText(text=mend_text(text))
 
     def _start(self, index: int, part: ModelResponsePart) -> Iterator[ModelEvent]:
         if isinstance(part, TextPart):
             yield from self._text(index, part.content)
         elif isinstance(part, ThinkingPart):
+            self._has_tagged_thought = False
+            if self._tagged is not None:
+                self._tagged.expect_no_more()
             yield from self._begin_thought(index, part)
         elif isinstance(part, ToolCallPart) and index in self._calls:
             # Said anew, with more of it known.
             self._calls[index].part = part
         elif isinstance(part, ToolCallPart):
+            if self._tagged is not None:
+                self._tagged.expect_no_more()
             yield from self._close()
             call = _Call(call_id=self._unique(part.tool_call_id), part=part)
             self._calls[index] = call
@@ -109,6 +143,24 @@ class Listener:
                 call.part = part
 
     def _text(self, index: int, text: str) -> Iterator[ModelEvent]:
+        if self._tagged is None:
+            yield from self._say(index, text)
+        else:
+            yield from self._apart(self._tagged.feed(text))
+
+    def _apart(self, said: Iterator[Said]) -> Iterator[ModelEvent]:
+        for kind, text in said:
+            if kind == "text":
+                yield from self._say(_TAGGED, text)
+            elif kind == "thought":
+                self._has_tagged_thought = True
+                yield from self._think(_TAGGED_THOUGHT, ThinkingPartDelta(content_delta=text))
+            else:
+                self._spoken = None
+                self._has_words, self._has_tagged_thought = False, True
+                yield TextWasThought(text=mend_text(text))
+
+    def _say(self, index: int, text: str) -> Iterator[ModelEvent]:
         # Providers send empty pieces, and notes on text that is over.
         if not text:
             return
@@ -116,6 +168,7 @@ class Listener:
             yield from self._close()
             self._spoken = _Spoken(indices={index})
             yield TextStarted()
+        self._has_words = self._has_words or not text.isspace()
         yield TextDelta(text=mend_text(text))
 
     def _begin_thought(self, index: int, part: ThinkingPart) -> Iterator[ModelEvent]:
@@ -155,8 +208,8 @@ class Listener:
             return
         raw = _raw(call.part)
         arguments = _arguments(raw)
-        # Calls may come interleaved: what is no object yet may still become one.
-        if arguments is None and not final:
+        # Calls may come interleaved: what is no object yet, or nothing, may still become one.
+        if not final and (arguments is None or not raw.strip()):
             return
         call.over = True
         yield ToolCalled(

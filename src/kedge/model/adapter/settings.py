@@ -68,13 +68,28 @@ def settings_of(
         settings["extra_body"] = body
     if info.headers:
         settings["extra_headers"] = dict(info.headers)
+    for name, value in _usual(request, info, protocol).items():
+        settings.setdefault(name, value)
     settings.update(_habits(protocol))
+    if request.tools and request.tool_choice == "none":
+        settings["tool_choice"] = "none"
     budget = _thinking_budget(settings)
     if info.capabilities.temperature and not budget and not _is_set_in_its_ways(profile):
         settings.update(_sampling(request))
     if (limit := _output_limit(info, budget)) is not None:
         settings.setdefault("max_tokens", limit)
     return cast(ModelSettings, settings)
+
+
+def _usual(request: ModelRequest, info: ModelInfo, protocol: Protocol) -> dict[str, Any]:
+    """What is asked for unless the options say otherwise."""
+    usual: dict[str, Any] = {}
+    if protocol == "responses" and request.purpose == "answer":
+        if request.conversation is not None:
+            usual["openai_prompt_cache_key"] = request.conversation
+        if info.capabilities.reasoning:
+            usual["openai_reasoning_summary"] = "auto"
+    return usual
 
 
 def _habits(protocol: Protocol) -> dict[str, Any]:

@@ -92,7 +92,8 @@ class _Answer:
 
     def __init__(self, request: ModelRequest) -> None:
         self._request = request
-        self._tools = {tool.name for tool in request.tools}
+        may_call = request.tool_choice != "none"
+        self._tools = {tool.name for tool in request.tools if may_call}
         self._calls = 0
         self._reason: str | None = None
 

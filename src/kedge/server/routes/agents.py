@@ -1,13 +1,16 @@
 """Who answers prompts in a directory, and with which tools, commands and skills."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from kedge.agent import BUILTIN
+from kedge.agent.families import suited
 from kedge.config.redacting import redacted
 from kedge.domain.agents import AgentInfo
+from kedge.domain.errors import ModelNotFound
 from kedge.server.answers import Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
@@ -16,7 +19,7 @@ routes = Routes()
 
 
 class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose tools; kedge offers every model the same."""
+    """Whose tools: models change files with different ones."""
 
     provider: str
     model: str
@@ -65,8 +68,13 @@ async def list_tool_ids(request: Request[NoQuery, NoBody]) -> Answer:
 
 @routes.get("/experimental/tool", "tool.list", query=ToolQuery, answer=list[ToolItem])
 async def list_tools(request: Request[ToolQuery, NoBody]) -> Answer:
-    """The tools, with their arguments as JSON schema."""
-    specs = [tool.spec for tool in BUILTIN]
+    """The tools that a model is offered, with their arguments as JSON schema."""
+    tools = {tool.name: tool for tool in BUILTIN}
+    with suppress(ModelNotFound):
+        # Of a model that is not there nothing is known; it would be offered any.
+        catalog = (await request.surroundings()).catalog
+        tools = suited(tools, catalog.model(request.query.provider, request.query.model))
+    specs = [tool.spec for tool in tools.values()]
     return json([ToolItem(each.name, each.description, each.parameters) for each in specs])
 
 

@@ -135,7 +135,7 @@ async def list_newer_skills(request: Request[NoQuery, NoBody]) -> Answer:
     return json(located(await request.known_place(), []))
 
 
-@routes.get("/api/fs/find", "v2.fs.find", query=FindQuery, answer=Located[Entry])
+@routes.get("/api/fs/find", "v2.fs.find", query=FindQuery, answer=Located[Entry], reads_files=True)
 async def find_entries(request: Request[FindQuery, NoBody]) -> Answer:
     """Files and folders whose names are like the query, the best first."""
     asked = request.query

@@ -9,7 +9,7 @@ from kedge.domain.permissions import AllowedPermission, PermissionReply, Permiss
 from kedge.domain.questions import QuestionRequest
 from kedge.server.answers import TRUE, Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
-from kedge.server.routing import Routes
+from kedge.server.routing import Routes, always
 
 routes = Routes()
 
@@ -45,7 +45,9 @@ async def permissions(request: Request[NoQuery, NoBody]) -> Answer:
     return json(await asks.permissions(directory=request.directory))
 
 
-@routes.post("/permission/{requestID}/reply", "permission.reply", body=ReplyBody, answer=bool)
+@routes.post(
+    "/permission/{requestID}/reply", "permission.reply", body=ReplyBody, answer=bool, grants=always
+)
 async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
     """Allow something once or always, or reject it."""
     asks, body, id = request.backend.engine.asks, request.body, await _id(request, "per")
@@ -58,6 +60,7 @@ async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
     "permission.respond",
     body=ResponseBody,
     answer=bool,
+    grants=always,
 )
 async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Answer:
     """The older way to reply to a permission."""
@@ -75,7 +78,9 @@ async def allowed_permissions(request: Request[NoQuery, NoBody]) -> Answer:
     return json(await request.backend.engine.asks.allowed(project.id))
 
 
-@routes.delete("/permission/allowed/{ruleID}", "kedge.permission.forget", answer=bool)
+@routes.delete(
+    "/permission/allowed/{ruleID}", "kedge.permission.forget", answer=bool, grants=always
+)
 async def forget_permission(request: Request[NoQuery, NoBody]) -> Answer:
     """Ask again for what was allowed with `always`."""
     id, project = request.path["ruleID"], (await request.known_place()).project
@@ -91,7 +96,9 @@ async def questions(request: Request[NoQuery, NoBody]) -> Answer:
     return json(await asks.questions(directory=request.directory))
 
 
-@routes.post("/question/{requestID}/reply", "question.reply", body=AnswersBody, answer=bool)
+@routes.post(
+    "/question/{requestID}/reply", "question.reply", body=AnswersBody, answer=bool, grants=always
+)
 async def reply_question(request: Request[NoQuery, AnswersBody]) -> Answer:
     """Answer questions."""
     asks = request.backend.engine.asks
@@ -99,7 +106,7 @@ async def reply_question(request: Request[NoQuery, AnswersBody]) -> Answer:
     return TRUE
 
 
-@routes.post("/question/{requestID}/reject", "question.reject", answer=bool)
+@routes.post("/question/{requestID}/reject", "question.reject", answer=bool, grants=always)
 async def reject_question(request: Request[NoQuery, NoBody]) -> Answer:
     """Say that questions will not be answered, which ends the turn."""
     await request.backend.engine.asks.reject_question(await _id(request, "que"))

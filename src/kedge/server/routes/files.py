@@ -1,20 +1,19 @@
 """Files of the directory: listed, read, and found by name or by what is in them."""
 
-import asyncio
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from kedge.engine.checkout import changes
 from kedge.server.answers import Answer, json
-from kedge.server.checkout import changes
 from kedge.server.finding import Kind, Match, find_files, find_text
 from kedge.server.paths import FileContent, FileNode, list_folder, read_content
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
 from kedge.snapshot.repository.asking import aside
 
-routes = Routes()
+routes = Routes(reads_files=True)
 
 _USUAL = 10
 
@@ -60,13 +59,13 @@ class FileStatus(msgspec.Struct, frozen=True):
 @routes.get("/file", "file.list", query=PathQuery, answer=list[FileNode])
 async def list_files(request: Request[PathQuery, NoBody]) -> Answer:
     """The files and folders in a folder."""
-    return json(await asyncio.to_thread(list_folder, request.directory, request.query.path))
+    return json(await aside(partial(list_folder, request.directory, request.query.path)))
 
 
 @routes.get("/file/content", "file.read", query=PathQuery, answer=FileContent)
 async def read_file(request: Request[PathQuery, NoBody]) -> Answer:
     """What is in a file."""
-    return json(await asyncio.to_thread(read_content, request.directory, request.query.path))
+    return json(await aside(partial(read_content, request.directory, request.query.path)))
 
 
 @routes.get("/file/status", "file.status", answer=list[FileStatus])

@@ -3,7 +3,7 @@
 from kedge.server.answers import Answer
 from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request
-from kedge.server.routing import Handler, Routes
+from kedge.server.routing import Handler, Routes, always
 
 routes = Routes()
 
@@ -119,4 +119,5 @@ def _refusing(reason: str) -> Handler:
 
 for _reason, _group in _LATER.items():
     for _method, _path, _operation in _group:
-        routes.add(_method, _path, _operation, status=501)(_refusing(_reason))
+        _grants = None if _method == "GET" else always
+        routes.add(_method, _path, _operation, status=501, grants=_grants)(_refusing(_reason))

@@ -12,7 +12,7 @@ from kedge.engine.texts import message_text, message_texts
 from kedge.server.answers import TRUE, Answer, json, json_text
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
-from kedge.server.routing import Routes
+from kedge.server.routing import Routes, always
 
 routes = Routes()
 
@@ -86,6 +86,7 @@ async def delete_part(request: Request[NoQuery, NoBody]) -> Answer:
     body=Part,
     body_may_be_large=True,
     answer=Part,
+    grants=always,
 )
 async def update_part(request: Request[NoQuery, Part]) -> Answer:
     """Store a part, new or changed."""

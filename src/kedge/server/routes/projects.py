@@ -6,7 +6,7 @@ from kedge.domain.errors import ProjectNotFound
 from kedge.domain.projects import Project, ProjectCommands, ProjectIcon
 from kedge.server.answers import Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
-from kedge.server.routing import Routes
+from kedge.server.routing import Routes, always
 
 routes = Routes()
 
@@ -39,7 +39,9 @@ async def current_project(request: Request[NoQuery, NoBody]) -> Answer:
     return json((await request.known_place()).project)
 
 
-@routes.patch("/project/{projectID}", "project.update", body=ProjectPatch, answer=Project)
+@routes.patch(
+    "/project/{projectID}", "project.update", body=ProjectPatch, answer=Project, grants=always
+)
 async def update_project(request: Request[NoQuery, ProjectPatch]) -> Answer:
     """Change how a project is called and drawn, and what starts it."""
     said, projects = request.body, request.backend.engine.projects

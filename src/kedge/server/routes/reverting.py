@@ -12,7 +12,7 @@ from kedge.engine.session import Session
 from kedge.engine.texts import shown
 from kedge.server.answers import Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
-from kedge.server.routing import Routes
+from kedge.server.routing import Routes, always
 
 routes = Routes()
 
@@ -44,7 +44,11 @@ class RevertedSession(SessionInfo, frozen=True, kw_only=True):
 
 
 @routes.post(
-    "/session/{sessionID}/revert", "session.revert", body=RevertBody, answer=RevertedSession
+    "/session/{sessionID}/revert",
+    "session.revert",
+    body=RevertBody,
+    answer=RevertedSession,
+    grants=always,
 )
 async def revert(request: Request[NoQuery, RevertBody]) -> Answer:
     """Take a session's changes since a message or part out of the files, and hide what came since.
@@ -69,7 +73,9 @@ async def revert(request: Request[NoQuery, RevertBody]) -> Answer:
     return _answer(info, receipt)
 
 
-@routes.post("/session/{sessionID}/unrevert", "session.unrevert", answer=RevertedSession)
+@routes.post(
+    "/session/{sessionID}/unrevert", "session.unrevert", answer=RevertedSession, grants=always
+)
 async def unrevert(request: Request[NoQuery, NoBody]) -> Answer:
     """Put back what `revert` took out."""
     session = await request.session()

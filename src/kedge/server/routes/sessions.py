@@ -56,14 +56,25 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True):
     """The first message that it leaves out; by default it leaves out none."""
 
 
+def _permits(body: CreateBody | UpdateBody) -> bool:
+    return body.permission is not None
+
+
 @routes.post(
-    "/session", "session.create", body=CreateBody, body_may_be_absent=True, answer=SessionInfo
+    "/session",
+    "session.create",
+    body=CreateBody,
+    body_may_be_absent=True,
+    answer=SessionInfo,
+    grants=_permits,
 )
 async def create_session(request: Request[NoQuery, CreateBody]) -> Answer:
     """Make a session in the directory of the request."""
     engine, body = request.backend.engine, request.body
     directory = request.directory
     parent = None if body.parentID is None else checked_id("ses", body.parentID, "parentID")
+    if parent is not None and request.backend.settings.root is not None:
+        request.backend.settings.check_root((await engine.sessions.get(parent)).info.directory)
     session = await engine.sessions.create(
         body.title,
         parent=parent,
@@ -90,7 +101,13 @@ async def get_session(request: Request[NoQuery, NoBody]) -> Answer:
     return json_text(await session_text(request.backend.engine, await request.session_id()))
 
 
-@routes.patch("/session/{sessionID}", "session.update", body=UpdateBody, answer=SessionInfo)
+@routes.patch(
+    "/session/{sessionID}",
+    "session.update",
+    body=UpdateBody,
+    answer=SessionInfo,
+    grants=_permits,
+)
 async def update_session(request: Request[NoQuery, UpdateBody]) -> Answer:
     """Change a session's title, metadata or permissions, or put it into the archive."""
     body = request.body
@@ -108,7 +125,10 @@ async def update_session(request: Request[NoQuery, UpdateBody]) -> Answer:
 @routes.delete("/session/{sessionID}", "session.delete", answer=bool)
 async def delete_session(request: Request[NoQuery, NoBody]) -> Answer:
     """Remove a session and its subtasks; it can be restored for some days."""
-    await (await request.session()).delete()
+    session = await request.session()
+    if request.backend.settings.root is not None:
+        await _check_subtasks(request, session)
+    await session.delete()
     return TRUE
 
 
@@ -156,6 +176,15 @@ async def fork_session(request: Request[NoQuery, ForkBody]) -> Answer:
     if before is not None:
         checked_id("msg", before, "messageID")
     return await _answer(await (await request.session()).fork(before))
+
+
+async def _check_subtasks(request: Request[NoQuery, NoBody], session: Session) -> None:
+    """Refuse a session with a subtask that is not for clients: it would be removed as well."""
+    pending = await session.children()
+    while pending:
+        each = pending.pop()
+        request.backend.settings.check_root(each.info.directory)
+        pending += await each.children()
 
 
 async def _check_deleted(request: Request[NoQuery, NoBody], id: str) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.agent import PromptOptions
 from kedge.domain import wire
-from kedge.domain.errors import SessionNotFound
+from kedge.domain.errors import SessionNotFound, TooLarge
 from kedge.domain.extras import plain
 from kedge.domain.messages import MessageModel, MessageWithParts, OutputFormat
 from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskModel
@@ -16,9 +16,12 @@ from kedge.engine.session import Session
 from kedge.server.answers import NOTHING, TRUE, Answer, json
 from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
-from kedge.server.routing import Routes
+from kedge.server.routing import Routes, always
 
 routes = Routes()
+
+MOST_PARTS = 1000
+"""How many parts a prompt may have: each is stored, and told as an event."""
 
 
 class TextInput(Value, tag_field="type", tag="text", frozen=True, kw_only=True):
@@ -90,6 +93,8 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
 
     def prompt(self) -> list[dict[str, Any]]:
         """The parts, with the ids that the client gave them."""
+        if len(self.parts) > MOST_PARTS:
+            raise TooLarge(f"a prompt may have at most {MOST_PARTS} parts")
         for at, part in enumerate(self.parts):
             if part.id is not None:
                 checked_id("prt", part.id, "parts", at, "id")
@@ -113,6 +118,7 @@ class ShellBody(msgspec.Struct, frozen=True, kw_only=True):
     body=PromptBody,
     body_may_be_large=True,
     answer=MessageWithParts,
+    grants=always,
 )
 async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
     """Ask, and wait for the answer: the last message of it.
@@ -134,6 +140,7 @@ async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
     body=PromptBody,
     body_may_be_large=True,
     status=204,
+    grants=always,
 )
 async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
     """Ask, and hear of the answer as events."""
@@ -142,7 +149,13 @@ async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
     return NOTHING
 
 
-@routes.post("/session/{sessionID}/shell", "session.shell", body=ShellBody, answer=MessageWithParts)
+@routes.post(
+    "/session/{sessionID}/shell",
+    "session.shell",
+    body=ShellBody,
+    answer=MessageWithParts,
+    grants=always,
+)
 async def shell(request: Request[NoQuery, ShellBody]) -> Answer:
     """Run a person's own command, and wait for its end."""
     body = request.body

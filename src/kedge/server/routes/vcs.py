@@ -5,13 +5,13 @@ from typing import Annotated
 
 import msgspec
 
+from kedge.engine.checkout import Branches, Change, Mode, branches, changes, patches, raw_patch
 from kedge.server.answers import Answer, json
-from kedge.server.checkout import Branches, Change, Mode, branches, changes, patches, raw_patch
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
 from kedge.snapshot.repository.asking import aside
 
-routes = Routes()
+routes = Routes(reads_files=True)
 
 _DIFF = "text/x-diff; charset=utf-8"
 

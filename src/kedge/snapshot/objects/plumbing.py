@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from kedge.domain.child_limits import MIB, ChildLimits
 from kedge.domain.errors import SnapshotError
 from kedge.snapshot.objects.durable import make_folder, only_one
 from kedge.snapshot.objects.layout import Layout
@@ -15,6 +16,7 @@ from kedge.snapshot.objects.packfile import publish, read_ids
 _LOW_PRIORITY = 10
 # Nobody waits for it.
 _PATIENCE = 1800.0
+_LIMITS = ChildLimits(memory=4096 * MIB, cpu=3600)
 
 
 class PackingFailed(SnapshotError):
@@ -93,6 +95,7 @@ def run_git(
         env=environment() | dict(variables or {}),
         cwd="/",
     ) as process:
+        _LIMITS.apply(process.pid)
         started(process)
         try:
             out, complaint = process.communicate(given, timeout=patience)

@@ -7,29 +7,103 @@ import asyncio
 import os
 import select
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
+
+from kedge.domain.child_limits import MIB, ChildLimits
+from kedge.snapshot.repository.finding import common_folder
+from kedge.snapshot.repository.reading import may_be_opened
 
 Answer = TypeVar("Answer")
 
 _LONGEST_ANSWER = 16 * 1024 * 1024
+_LARGEST_CONFIG = 1024 * 1024
+_REFS = (b"HEAD", b"packed-refs")
+_CONFIGS = (b"config", b"config.worktree")
+LIMITS = ChildLimits(memory=2048 * MIB, cpu=60)
+"""What git may take; it holds whole files in memory, but maps the index and the packs."""
 _WHOSE_CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 
 # Of their own: a repository can make git wait, and only those who ask about it wait with it.
-_ASKING = ThreadPoolExecutor(8, thread_name_prefix="kedge-git")
+THREADS = 8
+_ASKING = ThreadPoolExecutor(THREADS, thread_name_prefix="kedge-git")
+
+
+class _Inquiry:
+    """One piece of work that asks git, which another thread may stop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def begin(self, asked: subprocess.Popen[bytes]) -> None:
+        """Tell of a git that was started; the one before has ended."""
+        with self._lock:
+            self._asked = asked
+            if self._is_stopped:
+                asked.kill()
+
+    def stop(self) -> None:
+        """End the git that runs, and every later one at once."""
+        with self._lock:
+            self._is_stopped = True
+            if self._asked is not None:
+                self._asked.kill()
+
+    def run(self, work: Callable[[], Answer]) -> Answer:
+        """Work in this thread."""
+        _current.inquiry = self
+        try:
+            return work()
+        finally:
+            _current.inquiry = None
+
+
+class _Current(threading.local):
+    inquiry: _Inquiry | None = None
+
+
+_current = _Current()
 
 
 async def aside(work: Callable[[], Answer]) -> Answer:
-    """What work answers that asks git, done beside the event loop."""
-    return await asyncio.get_running_loop().run_in_executor(_ASKING, work)
+    """What work answers that asks git, done beside the event loop.
+
+    When the caller is cancelled, git is killed, and the work has ended before this returns.
+    """
+    inquiry = _Inquiry()
+    job = _ASKING.submit(inquiry.run, work)
+    working = asyncio.wrap_future(job)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        inquiry.stop()
+        if not job.cancel():
+            await _over(working)
+        raise
+
+
+async def _over(working: asyncio.Future[Answer]) -> None:
+    """Wait until work has ended in any way, however often the caller is cancelled meanwhile."""
+    while not working.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({working})
+    if not working.cancelled():
+        # Looked at, so that nobody is told that it was not.
+        working.exception()
 
 
 def ask_git(
     git_folder: bytes, *arguments: str, environment: Mapping[str, str], patience: float
 ) -> bytes | None:
     """What git says of a repository, or None if it cannot tell, or not in time."""
+    if not _is_readable(git_folder):
+        return None
     try:
         asked = subprocess.Popen(
             [b"git", b"--no-pager", b"--git-dir=" + git_folder, *map(os.fsencode, arguments)],
@@ -44,10 +118,23 @@ def ask_git(
         return None
     with asked:
         try:
+            LIMITS.apply(asked.pid)
+            if _current.inquiry is not None:
+                _current.inquiry.begin(asked)
             answer = _hear(asked, time.monotonic() + patience)
         finally:
             asked.kill()
     return answer if asked.returncode == 0 else None
+
+
+def _is_readable(git_folder: bytes) -> bool:
+    """Whether git can begin: it would wait for whoever writes into a pipe that it finds there."""
+    return all(
+        may_be_opened(folder + b"/" + name, limit)
+        for folder in {git_folder, common_folder(git_folder)}
+        for names, limit in ((_REFS, None), (_CONFIGS, _LARGEST_CONFIG))
+        for name in names
+    )
 
 
 def without_configuration() -> dict[str, str]:

@@ -56,7 +56,7 @@ def find_repository(folder: str | bytes | os.PathLike[str]) -> Repository | None
         return None
     if git_folder is None:
         return None
-    return Repository(root=root, git_folder=git_folder, common_folder=_common_folder(git_folder))
+    return Repository(root=root, git_folder=git_folder, common_folder=common_folder(git_folder))
 
 
 def _git_folder(root: bytes, entry: bytes) -> bytes | None:
@@ -87,7 +87,8 @@ def _has_head(git_folder: bytes) -> bool:
         return True
 
 
-def _common_folder(git_folder: bytes) -> bytes:
+def common_folder(git_folder: bytes) -> bytes:
+    """What a git folder shares with other worktrees of its repository; if it does not, itself."""
     named = read_small(git_folder + b"/commondir", _LONGEST_NAME)
     if named is None or b"\0" in named:
         return git_folder

@@ -8,13 +8,15 @@ import os
 import stat
 import time
 
+from kedge.domain.safe_read import NotRegular, read_up_to, regular_file
+
 Signature = tuple[int, int, int, int, int]
 """What `stat` says of a file; another file or another content has another one."""
 
-LARGEST_RULES = 100 * 1024 * 1024
-"""Files of ignore rules and attributes are read up to this size; git reads no larger ones."""
+LARGEST_RULES = 1024 * 1024
+"""Files of ignore rules and attributes are read up to this size. git reads up to 100 MiB, but what
+people write is shorter, and every folder may have one."""
 
-_OPENING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FINE_TICK = 20_000_000
 _COARSE_TICK = 2_000_000_000
 _SECOND = 1_000_000_000
@@ -34,18 +36,26 @@ def read_regular(path: bytes, limit: int) -> tuple[bytes, os.stat_result] | None
 
     Links are followed, as git follows them. Raises what the file system says of a missing file.
     """
-    # To open a device can already do something, so nothing is opened on trust.
-    if b"\0" in path or not stat.S_ISREG(os.stat(path).st_mode):
+    if b"\0" in path:
         return None
-    descriptor = os.open(path, _OPENING)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-            return None
-        content = _read_all(descriptor, found.st_size, limit)
-    finally:
-        os.close(descriptor)
-    return None if content is None else (content, found)
+        with regular_file(path) as (descriptor, found):
+            if found.st_size > limit:
+                return None
+            content = read_up_to(descriptor, limit, expected=found.st_size)
+    except NotRegular:
+        return None
+    return None if len(content) > limit else (content, found)
+
+
+def may_be_opened(path: bytes, limit: int | None = None) -> bool:
+    """Whether another program can read what is at a path: a regular file, perhaps of a limited
+    size, or nothing."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISREG(found.st_mode) and (limit is None or found.st_size <= limit)
 
 
 def signature(path: bytes) -> Signature | None:
@@ -71,14 +81,3 @@ def is_settled(seen: Signature | None, when: int) -> bool:
     tick = _FINE_TICK if changed % _SECOND else _COARSE_TICK
     # A time to come is from before the clock was set back; a change has another.
     return changed + tick < when or changed > time.time_ns() + tick
-
-
-def _read_all(descriptor: int, expected: int, limit: int) -> bytes | None:
-    pieces = []
-    room = limit
-    while piece := os.read(descriptor, min(expected, room) + 1):
-        pieces.append(piece)
-        room -= len(piece)
-        if room < 0:
-            return None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

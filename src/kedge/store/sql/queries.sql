@@ -130,6 +130,13 @@ WHERE session_id = :session_id AND pos < :pos ORDER BY pos DESC LIMIT :limit
 SELECT id, role, parent_id, data, pos FROM message
 WHERE session_id = :session_id AND pos > :pos ORDER BY pos LIMIT :limit
 
+-- name: message_growth
+SELECT id, role, parent_id, data, pos, awaiting FROM message
+WHERE session_id = :session_id AND pos > :pos ORDER BY pos LIMIT :limit
+
+-- name: message_parents
+SELECT parent_id FROM message WHERE session_id = :session_id AND pos > :pos AND role = 'assistant'
+
 -- name: message_answers
 SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND parent_id = :parent_id ORDER BY pos
 
@@ -177,6 +184,12 @@ WHERE session_id = :session_id AND awaiting > 0
 -- name: message_settle_taken
 UPDATE message SET awaiting = 0 WHERE session_id = :session_id AND awaiting > 0 AND awaiting IN (2, 4)
 
+-- name: message_settle_answered
+UPDATE message SET awaiting = CASE WHEN id = :id THEN 0 ELSE -3 - COALESCE(
+    (SELECT p.pos FROM message p WHERE p.session_id = :session_id AND p.id = :id), 0
+) END
+WHERE session_id = :session_id AND awaiting > 0 AND awaiting IN (2, 4)
+
 -- name: message_open_list
 SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND open = 1 ORDER BY pos
 
@@ -208,6 +221,9 @@ WHERE session_id = :session_id AND message_pos BETWEEN :first AND :last AND type
 -- name: part_steps
 SELECT type, data FROM part
 WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start', 'step-finish') ORDER BY id
+
+-- name: part_tools_like
+SELECT data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
 
 -- name: part_last_finish
 SELECT data FROM part WHERE session_id = :session_id AND message_pos < :pos AND type = 'step-finish'
@@ -287,6 +303,9 @@ WHERE seq > :seq AND seq <= :until AND directory = :directory ORDER BY seq LIMIT
 -- name: event_after_in_session
 SELECT seq, type, session_id, project_id, directory, payload FROM event
 WHERE session_id = :session_id AND seq > :seq ORDER BY seq LIMIT :limit
+
+-- name: event_touched
+SELECT entity, type FROM event WHERE session_id = :session_id AND seq > :seq
 
 -- name: event_drop
 DELETE FROM event WHERE seq = :seq
@@ -605,7 +624,8 @@ SELECT message_pos, id FROM part WHERE session_id = :session_id AND message_pos 
 
 -- name: copy_message
 INSERT INTO message (session_id, pos, id, role, parent_id, awaiting, open, data)
-SELECT :fork, pos, :id, role, :parent_id, 0, open, data FROM message WHERE session_id = :source AND pos = :pos
+SELECT :fork, pos, :id, role, :parent_id, CASE WHEN awaiting > 0 THEN -1 ELSE awaiting END, open, data
+FROM message WHERE session_id = :source AND pos = :pos
 
 -- name: copy_part
 INSERT INTO part (session_id, message_pos, id, type, data)

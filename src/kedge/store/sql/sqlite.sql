@@ -54,7 +54,7 @@ SELECT max(
 -- name: fork_messages
 INSERT INTO message (session_id, pos, id, role, parent_id, awaiting, open, data)
 SELECT :fork, pos, 'msg_' || printf('%012x', :base + row_number() OVER (ORDER BY pos) - 1) || :suffix,
-    role, parent_id, 0, open, data
+    role, parent_id, CASE WHEN awaiting > 0 THEN -1 ELSE awaiting END, open, data
 FROM message WHERE session_id = :origin AND pos < :pos
 
 -- name: fork_parts

@@ -153,7 +153,7 @@ def get_message(session_id: str, id: str) -> Script[MessageText]:
     found = yield from row("message_get", session_id=session_id, id=id)
     if found is None:
         raise MessageNotFound(id)
-    (text,) = yield from _with_parts(session_id, [found])
+    (text,) = yield from with_parts(session_id, [found])
     return text
 
 
@@ -180,7 +180,7 @@ def message_page(
         )
         page = list(found[:limit])
         more_older, more_newer = True, len(found) > limit
-    texts = yield from _with_parts(session_id, page)
+    texts = yield from with_parts(session_id, page)
     older = PageCursor(page[0][4], page[0][0]) if page and more_older else None
     last = PageCursor(page[-1][4], page[-1][0]) if page else None
     return MessagePage(texts, older, last if more_newer else None, last)
@@ -202,7 +202,8 @@ def remove_message(session_id: str, id: str, *, fence: Fence | None = None) -> S
     return found is not None
 
 
-def _with_parts(session_id: str, page: Sequence[Row]) -> Script[list[MessageText]]:
+def with_parts(session_id: str, page: Sequence[Row]) -> Script[list[MessageText]]:
+    """Messages of rows that start with id, role, parent_id, data, pos, with their parts."""
     if not page:
         return []
     parts: dict[int, list[str]] = {found[4]: [] for found in page}

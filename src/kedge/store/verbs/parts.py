@@ -1,17 +1,45 @@
 """Parts: write and remove them one at a time. This is the store's hottest path."""
 
+from contextlib import suppress
 from typing import NamedTuple
+
+import msgspec
 
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, MessageNotFound, PartNotFound, SessionNotFound
 from kedge.domain.events import PartRemoved, PartUpdated
 from kedge.domain.parts import Part, ReasoningPart, StepFinishPart, TextPart
 from kedge.store.rows import MAX_VALUE_BYTES, check_size, join_part, part_type, quoted, strip_part
-from kedge.store.script import Emit, Row, Script, row, run
+from kedge.store.script import Emit, Row, Script, row, rows, run
 from kedge.store.verbs.fences import Fence, pass_fence
 from kedge.store.verbs.pieces import drop_pieces
 from kedge.store.verbs.sessions import about, get_session_text, lock_live_session
 from kedge.store.verbs.totals import Totals, add_totals, sum_finishes, totals_of
+
+
+class _Metadata(msgspec.Struct):
+    loaded: list[str] = []
+
+
+class _State(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Call(msgspec.Struct):
+    state: _State
+
+
+def loaded_files(session_id: str) -> Script[set[str]]:
+    """The files whose text the calls of a session brought beside what they were asked for."""
+    # Inside of a text the quotation marks would be escaped.
+    pattern = '%"loaded":["%'
+    found = yield from rows("part_tools_like", session_id=session_id, pattern=pattern)
+    files: set[str] = set()
+    for (data,) in found:
+        # A tool of somebody else may mean something else by the word.
+        with suppress(msgspec.ValidationError):
+            files.update(msgspec.json.decode(data, type=_Call).state.metadata.loaded)
+    return files
 
 
 class _Home(NamedTuple):

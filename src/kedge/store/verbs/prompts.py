@@ -69,7 +69,8 @@ def add_prompt(
     """Store a prompt that is not to be answered; it makes a pending revert final as others do."""
     locked = yield from lock_live_session(message.sessionID)
     yield from make_final(locked, now=now)
-    return (yield from put_prompt(locked, message, parts, change, now=now))
+    note = PromptState.NOTE
+    return (yield from put_prompt(locked, message, parts, change, now=now, state=note))
 
 
 def queue_prompt(

@@ -37,6 +37,7 @@ from kedge.store.verbs.unanswered import (
     PromptState,
     say_cut_off,
     set_state,
+    settle_answered,
     settle_taken,
     tell_unanswered,
     unanswered,
@@ -117,7 +118,7 @@ def begin_step(
     """Store the message that answers, and where its first step starts."""
     locked = yield from lock_live_session(message.sessionID, fence)
     stored = yield from put_message_of(locked, message)
-    yield from settle_taken(message.sessionID)
+    yield from settle_answered(message.sessionID, message.parentID)
     yield status_event(locked.info, Busy())
     yield from put_part(start, now=now)
     assert isinstance(stored, AssistantMessage)
@@ -143,6 +144,15 @@ def finish_step(
         yield from _summarise(message.sessionID, summary)
     time = msgspec.structs.replace(message.time, completed=now)
     yield from put_message_of(locked, msgspec.structs.replace(message, time=time))
+
+
+def spend_in_step(
+    message: AssistantMessage, spent: StepFinishPart, *, fence: Fence, now: int
+) -> Script[None]:
+    """Store what an attempt took that came to nothing, in a step that goes on."""
+    locked = yield from lock_live_session(message.sessionID, fence)
+    yield from put_part(spent, now=now)
+    yield from put_message_of(locked, message)
 
 
 def _summarise(session_id: str, summary: SessionSummary) -> Script[None]:

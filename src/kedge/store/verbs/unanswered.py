@@ -21,12 +21,18 @@ from kedge.store.verbs.sessions import lock_session
 
 
 class PromptState(IntEnum):
-    """What becomes of a prompt, until it is answered."""
+    """What becomes of a prompt: above 0 until it is answered, and 0 or less from then on."""
 
+    JOINED = -3
+    """It is answered with a newer prompt that was taken up along with it; what is stored is less
+    than this by the place of that one."""
+    NOTE = -2
+    """Nobody is to answer it: it is read with the next prompt."""
     FAILED = -1
-    """Its run failed before it began to answer, and nothing but an event tells of it."""
+    """Its run failed before it began to answer, and nothing but an event tells of it. In a fork:
+    it had no answer when the fork was made."""
     SETTLED = 0
-    """It is answered, or nobody is to answer it."""
+    """A run began to answer it, or it says in an answer of its own why none did."""
     WAITING = 1
     """The run that there is will take it up."""
     TAKEN = 2
@@ -39,6 +45,14 @@ class PromptState(IntEnum):
     """It is not to be run; that has yet to be told."""
     WAITING_LAST = 6
     """As `WAITING`, for a program that answers by itself: if its run dies, the prompt is spent."""
+
+
+def state_of(awaiting: int) -> tuple[PromptState, int | None]:
+    """What a stored number says: the state, and the place of the prompt that it is answered with,
+    if it is a newer one."""
+    if awaiting <= PromptState.JOINED:
+        return PromptState.JOINED, PromptState.JOINED - awaiting
+    return PromptState(awaiting), None
 
 
 def unanswered(session_id: str, *states: PromptState) -> Script[list[UserMessage]]:
@@ -65,8 +79,13 @@ def leave_prompts(session_id: str) -> Script[None]:
 
 
 def settle_taken(session_id: str) -> Script[None]:
-    """The run answers what it has taken up."""
+    """The run has answered what it has taken up."""
     yield from run("message_settle_taken", session_id=session_id)
+
+
+def settle_answered(session_id: str, id: str) -> Script[None]:
+    """The run begins to answer a prompt, and with it all others that it has taken up."""
+    yield from run("message_settle_answered", session_id=session_id, id=id)
 
 
 def tell_unanswered(

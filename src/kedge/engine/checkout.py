@@ -7,17 +7,19 @@ make diffs) therefore never runs, and nothing is written there.
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from kedge.domain.child_limits import MIB
 from kedge.domain.errors import OperatorError
 from kedge.engine.worktrees import find_worktree
-from kedge.snapshot.repository.asking import ask_git, without_configuration
+from kedge.snapshot.repository.asking import LIMITS, ask_git, without_configuration
 from kedge.snapshot.repository.config import read_config
 from kedge.snapshot.repository.finding import Repository
 from kedge.snapshot.repository.head import read_head
@@ -36,6 +38,7 @@ _EMPTY_TREES = {
 _STATUSES: Mapping[bytes, Status] = {b"A": "added", b"D": "deleted"}
 _BRANCHES = "refs/heads/"
 _ORIGIN = "refs/remotes/origin/"
+_SHORTLY = ("--untracked-files=normal", "--ignore-submodules=all")
 _DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty")
 
 
@@ -63,10 +66,8 @@ def branches(directory: str) -> Branches:
     repository = find_worktree(directory).repository
     if repository is None:
         return Branches()
-    ref = read_head(repository).ref or ""
-    branch = ref.removeprefix(_BRANCHES) if ref.startswith(_BRANCHES) else None
     found = _default(repository)
-    return Branches(branch, found.name if found else None)
+    return Branches(_branch(read_head(repository).ref), found.name if found else None)
 
 
 def changes(directory: str) -> list[Change]:
@@ -93,10 +94,48 @@ def raw_patch(directory: str) -> bytes:
         return _said(patch)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a checkout stands, in a few lines."""
+
+    branch: str | None
+    """None if no branch is checked out."""
+    commit: str | None
+    """The last commit; None before there is one."""
+    changes: list[str]
+    """The first files that differ from it, each behind two letters as `git status --short` has
+    them."""
+    more: int
+    """How many others there are."""
+
+
+def standing(directory: str, *, most: int, patience: float) -> Standing | None:
+    """What git says of a directory's worktree, with so many changes; None where there is none.
+
+    `patience` is how many seconds one question to git may take.
+    """
+    with _lent(directory, patience) as checkout:
+        if checkout is None:
+            return None
+        listed = _said(checkout.ask("status", "--porcelain", "-z", "--no-renames", *_SHORTLY))
+        head = read_head(checkout.repository)
+        changes = [each.decode(errors="replace") for each in listed.split(b"\0") if each]
+        return Standing(
+            branch=_branch(head.ref),
+            commit=head.commit,
+            changes=changes[:most],
+            more=max(0, len(changes) - most),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Default:
     name: str
     ref: str
+
+
+def _branch(ref: str | None) -> str | None:
+    return ref.removeprefix(_BRANCHES) if ref and ref.startswith(_BRANCHES) else None
 
 
 def _default(repository: Repository) -> _Default | None:
@@ -119,7 +158,10 @@ def _ask(repository: Repository, *words: str) -> str | None:
 
 def _said(answer: bytes | None) -> bytes:
     if answer is None:
-        raise OperatorError("git could not say what changed, or not in time")
+        raise OperatorError(
+            f"git could not say what changed: not at all, or not within {_PATIENCE:.0f} s and"
+            f" {LIMITS.memory // MIB} MiB"
+        )
     return answer
 
 
@@ -132,6 +174,7 @@ class _Checkout:
     """The last commit; before there is one, a tree with nothing in it."""
     below: str
     """The part of the worktree that is asked about."""
+    patience: float
 
     def ask(self, *words: str) -> bytes | None:
         return ask_git(
@@ -139,7 +182,7 @@ class _Checkout:
             f"--work-tree={os.fsdecode(self.repository.root)}",
             *words,
             environment=without_configuration() | {"GIT_LITERAL_PATHSPECS": "1"},
-            patience=_PATIENCE,
+            patience=self.patience,
         )
 
     def beginning(self) -> str | None:
@@ -195,13 +238,23 @@ def _changes(listed: bytes) -> Iterator[Change]:
 
 @contextmanager
 def _borrowed(directory: str) -> Iterator[_Checkout | None]:
-    """A git folder of our own with the repository's index and objects, in which new files count as
-    added; None where there is no repository."""
+    """As `_lent`, and new files count as added."""
+    with _lent(directory, _PATIENCE) as checkout:
+        if checkout is not None:
+            _count_new_files(checkout)
+        yield checkout
+
+
+@contextmanager
+def _lent(directory: str, patience: float) -> Iterator[_Checkout | None]:
+    """A git folder of our own with the repository's index and objects; None where there is no
+    repository."""
     worktree = find_worktree(directory)
     repository = worktree.repository
     if repository is None:
         yield None
         return
+    _check_rules(worktree.root)
     with tempfile.TemporaryDirectory(prefix="kedge-") as made:
         config = read_config(repository)
         head = read_head(repository).commit
@@ -211,9 +264,19 @@ def _borrowed(directory: str) -> Iterator[_Checkout | None]:
             folder=os.fsencode(made),
             head=head or _EMPTY_TREES.get(config.object_format, ""),
             below=os.path.relpath(directory, worktree.root),
+            patience=patience,
         )
-        _count_new_files(checkout)
         yield checkout
+
+
+def _check_rules(root: str) -> None:
+    """Raise if git would wait for a pipe in the place of its rules."""
+    for name in (".gitignore", ".gitattributes"):
+        path = os.path.join(root, name)
+        with suppress(OSError):
+            # It follows no links here.
+            if stat.S_ISFIFO(os.lstat(path).st_mode):
+                raise OperatorError(f"{path} is not a regular file: remove it and try again")
 
 
 def _furnish(
@@ -225,15 +288,16 @@ def _furnish(
 ) -> None:
     for name in ("refs", "objects/info", "info"):
         os.makedirs(os.path.join(folder, name))
+    own_excludes = os.path.join(folder, "excludes")
     config = ["[core]", "repositoryformatversion = 1", "bare = false", "quotePath = false"]
-    if excludes_file:
-        config.append(f"excludesFile = {_quoted(excludes_file)}")
+    config.append(f"excludesFile = {_quoted(os.fsencode(own_excludes))}")
     config += ["[extensions]", f"objectFormat = {object_format}"]
-    excludes = read_small(repository.excludes_file, LARGEST_RULES) or b""
     files = {
         "HEAD": os.fsencode(head or "ref: refs/heads/none") + b"\n",
         "config": os.fsencode("\n".join(config)) + b"\n",
-        "info/exclude": excludes,
+        # Copied, as a repository can name a pipe here, and git would wait for it.
+        "excludes": read_small(excludes_file or b"", LARGEST_RULES) or b"",
+        "info/exclude": read_small(repository.excludes_file, LARGEST_RULES) or b"",
         "objects/info/alternates": os.fsencode(_quoted(repository.objects_folder)) + b"\n",
     }
     for name, content in files.items():

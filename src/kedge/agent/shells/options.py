@@ -1,0 +1,83 @@
+"""The options and operands among the words of a command."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from kedge.agent.shells.words import Word
+
+_SHORTEST = len("--xx")
+"""Characters of a long option that is shortened as far as it can be."""
+
+
+def operands(words: Sequence[Word], letters: str = "", names: Collection[str] = ()) -> list[Word]:
+    """The words that are no options, nor values of those that take one: short ones by their
+    letters, long ones by their names."""
+    found: list[Word] = []
+    rest = iter(words)
+    for word in rest:
+        text = word.value
+        if text == "--":
+            return [*found, *rest]
+        if not text.startswith("-") or text == "-":
+            found.append(word)
+        elif text in names or (_is_short(text) and _takes_next(text, letters)):
+            next(rest, None)
+    return found
+
+
+def leading(words: Sequence[Word], letters: str = "", names: Collection[str] = ()) -> list[Word]:
+    """The options before the first operand, with their values: what follows is another's."""
+    at = 0
+    while at < len(words) and words[at].value.startswith("-") and words[at].value != "--":
+        text = words[at].value
+        at += 1 + (text in names or (_is_short(text) and _takes_next(text, letters)))
+    return list(words[:at])
+
+
+def values(words: Sequence[Word], *options: str, valued: str | None = "") -> Iterator[Word]:
+    """The values of options, however they are written: `-o x`, `-ox`, `-vo x`, `--out x`,
+    `--out=x`, or shortened as GNU's programs let one: `--ou=x`.
+
+    Behind one of the letters that take a value stands no other; None if letters never stand
+    together.
+    """
+    for at, word in enumerate(words):
+        name, equals, value = word.value.partition("=")
+        for option in options:
+            if word.value == option or (not equals and _is_short_for(name, option)):
+                yield from words[at + 1 : at + 2]
+            elif equals and (name == option or _is_short_for(name, option)):
+                yield word._replace(value=value, source=word.source.partition("=")[2])
+            elif len(option) == 2 and option[1] in _cluster(word.value, valued):
+                rest = word.value.partition(option[1])[2]
+                after = word._replace(value=rest, source=word.source.partition(option[1])[2])
+                yield from [after] if rest else words[at + 1 : at + 2]
+
+
+def _is_short_for(name: str, option: str) -> bool:
+    return len(name) >= _SHORTEST and name.startswith("--") and option.startswith(name)
+
+
+def _cluster(text: str, valued: str | None) -> str:
+    """The letters of options that stand together, up to the first that takes a value."""
+    if valued is None or not _is_short(text):
+        return ""
+    end = next((at for at, letter in enumerate(text) if at and letter in valued), len(text))
+    return text[1 : end + 1]
+
+
+def has(words: Sequence[Word], letters: str = "", *names: str, valued: str | None = "") -> bool:
+    """Whether there is one of these options; letters may stand together, as in `values`."""
+    return any(
+        word.value.partition("=")[0] in names
+        or bool(set(letters) & set(_cluster(word.value, valued)))
+        for word in words
+    )
+
+
+def _is_short(text: str) -> bool:
+    return text.startswith("-") and not text.startswith("--")
+
+
+def _takes_next(text: str, letters: str) -> bool:
+    """Whether the last of the letters in a word wants a value, and nothing before it does."""
+    return text[-1] in letters and not set(letters) & set(text[1:-1])

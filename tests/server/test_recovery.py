@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import kedge
+from kedge.domain.events import EventProperties
 from kedge.domain.messages import AssistantMessage
 from kedge.engine.processes import end_processes
 from kedge.server import ServerSettings, serving
+from kedge.server.recovered import events_of_recovery
 from kedge.store.verbs.processes import Process
 from tests.server.ears import listening
 from tests.server.process import killable
@@ -314,6 +316,44 @@ async def test_who_comes_back_hears_of_the_turn_that_was_cut_off(
         assert cut["info"] in [each["info"] for each in told]
         parts = [each.properties for each in heard if each.type == "message.part.updated"]
         assert {part["id"] for part in cut["parts"]} <= {each["part"]["id"] for each in parts}
+
+
+async def test_idle_is_told_only_with_everything_that_came_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends while a listener is told about it is told as busy: the events of its end
+    follow. Idle without the answers would be the last word on a dialog that is still open."""
+    async with kedge.open(tmp_path) as engine:
+        session = await engine.sessions.create()
+        over = asyncio.Event()
+
+        async def ask_in_a_turn() -> None:
+            async with session.turn("Work") as turn:
+                asking = asyncio.ensure_future(engine.asks.permission(turn, "bash", ["ls"]))
+                await over.wait()
+            await asyncio.gather(asking, return_exceptions=True)
+
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            run = group.create_task(ask_in_a_turn())
+            async with engine.events.subscribe(after=engine.events.start) as events:
+                async for event in events:
+                    if event.type == "permission.asked":
+                        break
+            read_ends = engine.asks.ends
+
+            async def read_ends_just_before_the_end(session_id: str) -> list[EventProperties]:
+                ends = await read_ends(session_id)
+                over.set()
+                await asyncio.wait({run})
+                return ends
+
+            monkeypatch.setattr(engine.asks, "ends", read_ends_just_before_the_end)
+            types = [each.type for each in await events_of_recovery(engine, session.id)]
+            assert "permission.replied" not in types
+            assert "session.idle" not in types
+        monkeypatch.undo()
+        later = [each.type for each in await events_of_recovery(engine, session.id)]
+        assert later[-3:] == ["permission.replied", "session.status", "session.idle"]
 
 
 def _lives(pid: int) -> bool:

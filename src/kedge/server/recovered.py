@@ -31,6 +31,10 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
     except NotFound:
         return []
     info = session.info
+    # The status comes first: whatever ended the run was stored before it said idle, so what is read
+    # after an idle is complete. What is read after a busy may be older than the end, and is
+    # followed by the events of that.
+    status = await session.status()
     told: list[EventProperties] = [SessionUpdated(sessionID=session_id, info=info)]
     for message in _last_turn((await session.messages(limit=_MOST_MESSAGES)).messages):
         told.append(MessageUpdated(sessionID=session_id, info=message.info))
@@ -40,7 +44,6 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
         ]
     # What the run still asked was withdrawn, and nobody may have heard the last answers.
     told += await engine.asks.ends(session_id)
-    status = await session.status()
     told.append(SessionStatusChanged(sessionID=session_id, status=status))
     if isinstance(status, Idle):
         told.append(SessionIdle(sessionID=session_id))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kedge.agent.shells.options import has, leading, operands, values
+from kedge.agent.shells.options import TAR_VALUED, has, leading, operands, tar_words, values
 from kedge.agent.shells.parsing import Command
 from kedge.agent.shells.scripts import awk_does_more, sed_commands
 from kedge.agent.shells.words import Word
@@ -224,34 +224,19 @@ _GIT_LOOKS: Mapping[str, tuple[str, ...]] = {
 """Options with which git's commands change no file."""
 
 
-_TAR_VALUED = "CFHIKLNTVXbfg"
 _TAR_WRITES = ("--create", "--append", "--update", "--catenate", "--concatenate", "--delete")
-
-
-def tar_words(words: Words) -> Words:
-    """The words of tar with a dash before each option: the first word needs none, and the values of
-    all of its letters follow it."""
-    if not words or not words[0].is_told or words[0].value.startswith("-"):
-        return words
-    found: list[Word] = []
-    rest = list(words[1:])
-    for letter in words[0].value:
-        found.append(Word(f"-{letter}", f"-{letter}", True))
-        if letter in _TAR_VALUED and rest:
-            found.append(rest.pop(0))
-    return [*found, *rest]
 
 
 def _of_tar(given: Words) -> Iterator[Word]:
     words = tar_words(given)
     if has(words, "", "--remove-files"):
-        yield from operands(words, _TAR_VALUED) or [UNKNOWN]
-    if has(words, "x", "--extract", "--get", valued=_TAR_VALUED):
-        if not has(words, "O", "--to-stdout", valued=_TAR_VALUED):
-            folders = list(values(words, "-C", "--directory", valued=_TAR_VALUED))
+        yield from operands(words, TAR_VALUED) or [UNKNOWN]
+    if has(words, "x", "--extract", "--get", valued=TAR_VALUED):
+        if not has(words, "O", "--to-stdout", valued=TAR_VALUED):
+            folders = list(values(words, "-C", "--directory", valued=TAR_VALUED))
             yield from folders or [UNKNOWN]
-    elif has(words, "cruA", *_TAR_WRITES, valued=_TAR_VALUED):
-        yield from values(words, "-f", "--file", valued=_TAR_VALUED)
+    elif has(words, "cruA", *_TAR_WRITES, valued=TAR_VALUED):
+        yield from values(words, "-f", "--file", valued=TAR_VALUED)
 
 
 _CURL_VALUED = "AbcCdDeEFhHKmoPQrtTuUwxXyYz"

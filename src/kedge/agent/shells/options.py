@@ -81,3 +81,21 @@ def _is_short(text: str) -> bool:
 def _takes_next(text: str, letters: str) -> bool:
     """Whether the last of the letters in a word wants a value, and nothing before it does."""
     return text[-1] in letters and not set(letters) & set(text[1:-1])
+
+
+TAR_VALUED = "CFHIKLNTVXbfg"
+"""The letters of tar's options that take a value."""
+
+
+def tar_words(words: Sequence[Word]) -> Sequence[Word]:
+    """The words of tar with a dash before each option: the first word needs none, and the values of
+    all of its letters follow it."""
+    if not words or not words[0].is_told or words[0].value.startswith("-"):
+        return words
+    found: list[Word] = []
+    rest = list(words[1:])
+    for letter in words[0].value:
+        found.append(Word(f"-{letter}", f"-{letter}", True))
+        if letter in TAR_VALUED and rest:
+            found.append(rest.pop(0))
+    return [*found, *rest]

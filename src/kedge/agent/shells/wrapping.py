@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kedge.agent.shells.evaluating import evaluates
-from kedge.agent.shells.options import leading, operands, values
+from kedge.agent.shells.options import leading, operands, tar_words, values
 from kedge.agent.shells.words import Word
 
 Words: TypeAlias = Sequence[Word]
@@ -86,7 +86,6 @@ CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "apt-get": ("-o", "--option"),
     "bat": ("--pager",),
     "cargo": ("--config",),
-    "cc": ("-wrapper", "-specs"),
     "clang": ("-fplugin",),
     "cmake": ("-P",),
     "cpio": ("--rsh-command",),
@@ -94,7 +93,6 @@ CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "dpkg": ("--pre-invoke", "--post-invoke"),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fzf": ("--preview", "--bind"),
-    "g++": ("-wrapper", "-specs"),
     "gcc": ("-wrapper", "-specs"),
     "gcloud": ("--command",),
     "go": ("-exec", "-toolexec", "-vettool"),
@@ -124,6 +122,11 @@ CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "zip": ("-TT", "--unzip-command"),
 }
 """Options whose value is run."""
+_COMPILERS = (
+    ("gcc", re.compile(r"(?:[\w.]+-)*(?:gcc|g\+\+|gfortran|cc|c\+\+|c89|c99)(?:-[\d.]+)?")),
+    ("clang", re.compile(r"(?:[\w.]+-)*clang(?:\+\+|-cpp)?(?:-[\d.]+)?")),
+)
+"""Names that end in a version or begin with a machine, and the one whose options they share."""
 _CLUSTERED: Mapping[str, str] = {
     "cmake": "ABCDGSTUW",
     "fd": "ESTcdejot",
@@ -154,6 +157,7 @@ GIT_CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "clone": ("-u", "--upload-pack", "-c", "--config", "--template"),
     "difftool": ("-x", "--extcmd"),
     "fetch": ("--upload-pack",),
+    "fetch-pack": ("--upload-pack", "--exec"),
     "grep": ("-O", "--open-files-in-pager"),
     "init": ("--template",),
     "ls-remote": ("--upload-pack", "--exec"),
@@ -161,12 +165,13 @@ GIT_CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "pull": ("--upload-pack",),
     "push": ("--receive-pack", "--exec"),
     "rebase": ("-x", "--exec"),
+    "send-pack": ("--receive-pack", "--exec"),
     "send-email": ("--smtp-server", "--to-cmd", "--cc-cmd"),
 }
 """Options of git's commands whose value is run."""
 _NO_LINE = frozenset(
     {
-        *("apt", "apt-get", "cargo", "cc", "clang", "cmake", "fzf", "g++", "gcc", "gradle", "hg"),
+        *("apt", "apt-get", "cargo", "clang", "cmake", "fzf", "gcc", "gradle", "hg"),
         *("less", "make", "scp", "sftp", "svn", "wget", "zip"),
     }
 )
@@ -240,9 +245,15 @@ def code_values(name: str, words: Words) -> Iterator[Word]:
         yield from values(own, *CODE_OPTIONS[name])
         yield from values(words[len(own) : at], "--script-shell")
     else:
+        name = _family(name)
+        words = tar_words(words) if name == "tar" else words
         options = CODE_OPTIONS.get(name, ())
         letters = "".join(each[1:] for each in options if len(each) == 2)
         yield from values(words, *options, valued=_CLUSTERED.get(name, "") + letters)
+
+
+def _family(name: str) -> str:
+    return next((family for family, names in _COMPILERS if names.fullmatch(name)), name)
 
 
 def _own_of_npm(words: Words) -> Words:
@@ -260,7 +271,7 @@ _NPM_NAMES = ("--call", "--package", "--workspace", "--filter", "--prefix", "--d
 
 def _of_options(name: str, words: Words) -> Iterator[Inner]:
     """The lines that are values of options."""
-    if name not in _NO_LINE:
+    if _family(name) not in _NO_LINE:
         for word in code_values(name, words):
             yield from _line([word._replace(value=word.value.removeprefix("exec="))])
 

@@ -41,7 +41,7 @@ def _lived(seed: int, kills: int, root: Path, database: str | None) -> World:
 long = [pytest.mark.torture, pytest.mark.timeout(7200)]
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(1000, marks=long)])
+@pytest.mark.parametrize("kills", [10, pytest.param(1000, marks=long)])
 def test_a_killed_server_on_sqlite_loses_nothing(kills: int, tmp_path: Path) -> None:
     """What was acknowledged is there, what was cut off says so, and nothing is left behind."""
     sys.stdout.write(f"\nHTTP on SQLite: {kill(kills, tmp_path)}\n")

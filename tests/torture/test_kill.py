@@ -110,7 +110,7 @@ def run_plans(plans: dict[Plan, int], share: int, databases: Iterator[str], fold
 
 
 each_share = pytest.mark.parametrize(
-    "share", [20, pytest.param(1, marks=[pytest.mark.torture, pytest.mark.timeout(1800)])]
+    "share", [40, pytest.param(1, marks=[pytest.mark.torture, pytest.mark.timeout(1800)])]
 )
 
 

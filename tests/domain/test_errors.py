@@ -32,7 +32,16 @@ EXAMPLES: list[tuple[KedgeError, str, dict[str, object]]] = [
     (errors.SessionNotFound("ses_nope"), "Session not found: ses_nope", {}),
     (errors.MessageNotFound("msg_x"), "Message not found: msg_x", {}),
     (errors.PartNotFound("prt_x"), "Part not found: prt_x", {}),
-    (errors.ModelNotFound("a/b"), "Model not found: a/b", {"near": []}),
+    (
+        errors.ModelNotFound("a", "b/c"),
+        "Model not found: a/b/c",
+        {"providerID": "a", "modelID": "b/c", "near": []},
+    ),
+    (
+        errors.ModelNotFound("a", "", ["a/b"]),
+        "Model not found: a: did you mean a/b?",
+        {"providerID": "a", "modelID": "", "near": ["a/b"]},
+    ),
     (errors.DirectoryNotFound("/nope"), "Directory not found: /nope", {}),
     (
         errors.PermissionNotFound("per_x"),

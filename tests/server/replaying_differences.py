@@ -60,12 +60,18 @@ def _bad_requests(step: Step) -> Step:
 def _unknown_names(step: Step) -> Step:
     sent = step.get("send")
     if step.get("status") == 204 and "nope" in json.dumps(sent):
-        return failed(step, 400, "ProviderModelNotFoundError", near=[])
+        return _unknown_model(step)
     if not _is_error(step, _UNKNOWN_ERROR) or not isinstance(sent, dict) or "/bad/" in asked(step):
         return step
     if sent.get("agent") == "nope":
         return failed(step, 400, "BadRequest")
-    return failed(step, 400, "ProviderModelNotFoundError", near=[])
+    return _unknown_model(step)
+
+
+def _unknown_model(step: Step) -> Step:
+    model = step["send"]["model"]
+    named = {key: model[key] for key in ("providerID", "modelID")}
+    return failed(step, 400, "ProviderModelNotFoundError", **named, near=[])
 
 
 def _no_turn_for_unknown_names(lines: Lines, act: Act) -> Lines:

@@ -23,3 +23,11 @@ async def test_a_wrong_method_names_the_right_ones(served: Served) -> None:
     reply = await served.post("/global/health")
     assert (reply.status, reply.headers["allow"]) == (405, "GET")
     assert reply.json["name"] == "MethodNotAllowed"
+
+
+async def test_the_newer_name_of_health(served: Served) -> None:
+    """It says the same, and never a `pid`, which clients take for OpenCode's next protocol."""
+    newer, older = await served.get("/api/health"), await served.get("/global/health")
+    assert newer.status == 200
+    assert newer.json == older.json
+    assert "pid" not in newer.json

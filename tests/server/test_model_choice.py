@@ -101,7 +101,9 @@ async def test_a_model_that_was_asked_for(
     assert await stage.answered_by(session) == "scripted/one"
     reply = await stage.ask(session, route, model=model)
     assert (reply.status, reply.json["name"]) == (400, "ProviderModelNotFoundError")
-    assert near in reply.json["data"]["near"]
+    data = reply.json["data"]
+    assert {key: data[key] for key in ("providerID", "modelID")} == model
+    assert near in data["near"]
     assert await stage.told() == [reply.json["data"]["message"]]
     stored = await stage.served.get(f"/session/{session}/message")
     assert len(stored.json) == 2

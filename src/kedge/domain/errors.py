@@ -140,12 +140,19 @@ class DirectoryNotFound(NotFound):
 class ModelNotFound(NotFound):
     """There is no such model."""
 
-    def __init__(self, id: str, near: Sequence[str] = ()) -> None:
-        super().__init__("Model", id, f"did you mean {', '.join(near)}?" if near else "")
+    def __init__(self, provider: str, model: str, near: Sequence[str] = ()) -> None:
+        why = f"did you mean {', '.join(near)}?" if near else ""
+        super().__init__("Model", f"{provider}/{model}".rstrip("/"), why)
+        self.provider = provider
+        self.model = model
         self.near = tuple(near)
 
     def _details(self) -> dict[str, Any]:
-        return {"near": list(self.near)}
+        return {
+            "providerID": self.provider[:MESSAGE_LIMIT],
+            "modelID": self.model[:MESSAGE_LIMIT],
+            "near": list(self.near),
+        }
 
 
 class TailNotFound(NotFound):

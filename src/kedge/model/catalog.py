@@ -59,8 +59,7 @@ class Catalog:
                 return info
         elif (info := self._keyless(provider_id, model_id)) is not None:
             return info
-        name = f"{provider_id}/{model_id}"
-        raise ModelNotFound(name.rstrip("/"), self._near(provider_id, model_id))
+        raise ModelNotFound(provider_id, model_id, self._near(provider_id, model_id))
 
     def why_not(self, provider_id: str, model_id: str) -> str | None:
         """Why a model cannot be asked, as far as that is known without asking; None if it can."""

@@ -27,6 +27,8 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is wrong, if something is."""
 
 
+# Without a `pid`, by which clients tell a server of OpenCode's next protocol.
+@routes.get("/api/health", "v2.health.get", answer=Health)
 @routes.get("/global/health", "global.health", answer=Health)
 async def health(request: Request[NoQuery, NoBody]) -> Answer:
     """Whether the server answers and has its database, and its version; 503 if it has not."""

@@ -116,16 +116,16 @@ def test_where_nothing_is_taken_back_it_is_exact(
 
 
 def test_a_line_for_some_files_leaves_the_others_alone() -> None:
-    """`*.bat text eol=crlf` says nothing of other files."""
-    attributes = Attributes.at_root(own=b"*.bat text eol=crlf\n*.png binary\n* -text\n")
+    """`*.bat ident` says nothing of other files, and line ends are told by the size."""
+    attributes = Attributes.at_root(own=b"*.bat ident\n*.png binary\n* text=auto eol=crlf\n")
     assert attributes.may_convert(b"run.bat")
     assert not attributes.may_convert(b"run.sh")
     assert not attributes.may_convert(b"run.png")
 
 
 def test_a_pattern_for_folders_gives_files_nothing() -> None:
-    """Attributes are not inherited from folders: `docs/ text` concerns no file."""
-    attributes = Attributes.at_root(own=b"docs/ text\n/lib ident\n")
+    """Attributes are not inherited from folders: `docs/ ident` concerns no file."""
+    attributes = Attributes.at_root(own=b"docs/ ident\n/lib ident\n")
     assert not attributes.may_convert(b"docs")
     assert not attributes.below(b"docs").may_convert(b"a")
     assert not attributes.below(b"lib").may_convert(b"a")

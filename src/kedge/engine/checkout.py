@@ -5,6 +5,7 @@ nothing else. What the repository configures (hooks, filters, a file system moni
 make diffs) therefore never runs, and nothing is written there.
 """
 
+import glob
 import os
 import shutil
 import stat
@@ -303,10 +304,21 @@ def _furnish(
     for name, content in files.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)
-    if os.path.isfile(repository.index_file):
-        if os.path.getsize(repository.index_file) > _LARGEST_INDEX:
+    room = _LARGEST_INDEX
+    for index in _indexes(repository):
+        room -= os.path.getsize(index)
+        if room < 0:
             raise OperatorError("the index of the repository is too large to look at")
-        shutil.copyfile(repository.index_file, os.path.join(folder, "index"))
+        shutil.copy(index, os.fsencode(folder))
+
+
+def _indexes(repository: Repository) -> list[bytes]:
+    """The index; if it is split, with the half that is a file of its own."""
+    if not os.path.isfile(repository.index_file):
+        return []
+    shared = glob.glob(b"sharedindex.*", root_dir=repository.git_folder)
+    paths = [os.path.join(repository.git_folder, name) for name in shared]
+    return [repository.index_file, *filter(os.path.isfile, paths)]
 
 
 def _quoted(path: bytes) -> str:

@@ -1,8 +1,9 @@
 """Which files git may convert on their way into its objects, by the attributes they are given.
 
 It errs on one side only: a line that turns a conversion on counts even if a stronger one turns it
-off again. `False` means that no attribute makes git's bytes differ from those on disk; it says
-nothing about core.autocrlf, which needs no attribute.
+off again. `False` means that no attribute makes git's bytes differ from those on disk while there
+are as many of them: line ends (`text`, `crlf`, `eol`) are no concern here, because git only ever
+takes carriage returns away on the way in, and only adds some on the way out.
 """
 
 import re
@@ -15,7 +16,7 @@ from kedge.snapshot.ignore.patterns import Pattern
 from kedge.snapshot.ignore.quoting import unquoted
 from kedge.snapshot.ignore.rules import Level, Rules
 
-CONVERTING = frozenset({b"crlf", b"eol", b"filter", b"ident", b"text", b"working-tree-encoding"})
+CONVERTING = frozenset({b"filter", b"ident", b"working-tree-encoding"})
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _MACRO = b"[attr]"
@@ -64,7 +65,7 @@ class Attributes:
         return bool(self._levels)
 
     def may_convert(self, name: bytes) -> bool:
-        """Whether a file of this folder may be other bytes in git's objects than on disk."""
+        """Whether a file of this folder may be other bytes in git's objects, and as many."""
         if self._fold:
             name = name.lower()
         return any(level.match(name) is not None for level in self._levels)

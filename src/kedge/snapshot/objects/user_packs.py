@@ -19,6 +19,7 @@ from pathlib import Path
 from kedge.snapshot.objects import plumbing
 from kedge.snapshot.objects.collecting import CollectionPause
 from kedge.snapshot.objects.durable import make_folder
+from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.layout import Layout
 from kedge.snapshot.objects.packfile import publish
 from kedge.snapshot.objects.packs import Packs
@@ -78,7 +79,8 @@ class BlobCopy:
         self._pause = pause
         self._workshop = layout.workshops / secrets.token_hex(8)
         self._has_packs = any(layout.packs.glob("*.idx"))
-        self._asked = set[bytes]()
+        self._asked: dict[bytes, int] = {}
+        self._disputed = set[bytes]()
         self._next: dict[bytes, int] = {}
         self._enough = max(SMALLEST_CHUNK, min(expected // CHUNKS, LARGEST_CHUNK))
         self._chunks: list[Future[None]] = []
@@ -111,11 +113,16 @@ class BlobCopy:
         return self._workshop / "nothing"
 
     def add(self, blobs: Iterable[bytes], sizes: Iterable[int]) -> None:
-        """Have blobs copied that should have these sizes."""
+        """Have blobs copied that should have these sizes.
+
+        One that is asked for at two sizes is lacking: it cannot stand for both files.
+        """
         for blob, size in zip(blobs, sizes, strict=True):
-            if blob not in self._asked:
-                self._asked.add(blob)
-                self._next[blob] = size
+            asked = self._asked.get(blob)
+            if asked is None:
+                self._asked[blob] = self._next[blob] = size
+            elif asked != size:
+                self._disputed.add(blob)
         if len(self._next) >= self._enough:
             self._begin()
 
@@ -139,8 +146,8 @@ class BlobCopy:
         return self.lacking()
 
     def lacking(self) -> set[bytes]:
-        """What was asked for and is not in the store's own packs, yet or for good."""
-        return self._asked - self.copied
+        """What was asked for and is not in the store's own packs at its size, yet or for good."""
+        return self._asked.keys() - self.copied | self._disputed
 
     def close(self) -> None:
         """Stop what still runs, and let go of everything."""
@@ -184,12 +191,13 @@ class BlobCopy:
                 if not left.is_dir():
                     left.unlink()
 
-    def _own(self, chunk: Iterable[bytes]) -> set[bytes]:
-        """Those that the store has: nothing that it has now is collected before `close`."""
+    def _own(self, chunk: dict[bytes, int]) -> set[bytes]:
+        """Those that the store has at the sizes they should have: nothing that it has now is
+        collected before `close`."""
         if not self._has_packs:
             return set()
         packs = Packs(self._layout.objects)
-        return {blob for blob in chunk if packs.exists(blob)}
+        return {blob for blob, size in chunk.items() if _has(packs, blob, size)}
 
     def _packed(self, chunk: dict[bytes, int]) -> list[bytes]:
         """Those that are in the user's packs, at the sizes they should have."""
@@ -223,6 +231,11 @@ class BlobCopy:
         self._process = process
         if self._is_stopped:
             process.kill()
+
+
+def _has(packs: Packs, blob: bytes, size: int) -> bool:
+    found = packs.read(blob)
+    return found is not None and found[0] == BLOB and len(found[1]) == size
 
 
 def _patience(blobs: int) -> float:

@@ -1,7 +1,7 @@
 """Decides whether an index entry may stand for the file on disk, so that it need not be read.
 
 Stricter than git, which only has to tell that a file may have changed. Whether the blob can still
-be had, and which attributes apply, is for others to say.
+be had, what size it has, and which attributes apply, is for others to say.
 """
 
 import os
@@ -22,9 +22,11 @@ _UNSURE = 0x8000 | 0x3000 | 0x4000 << 16 | 0x2000 << 16
 def entry_stands_for(
     entry: Entry, found: os.stat_result, index_modified: int, may_convert: bool
 ) -> bool:
-    """Whether the blob of an entry is certainly what `lstat` found, byte for byte.
+    """Whether the blob of an entry, if it has the size of the file, is what `lstat` found.
 
-    `may_convert` says that git may have changed the bytes of this path on their way into the blob.
+    The size of the blob is for others to compare: that of the entry is the file's. Where they
+    are the same no line ends were converted. `may_convert` says that git may have changed the
+    bytes of this path in another way, which need not show in the size.
     """
     ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, owner, group, size, blob, flags = entry
     if flags & _UNSURE or not _is_same_kind(mode, found.st_mode, may_convert):

@@ -18,7 +18,7 @@ from bench.figures import Figure, faster, figure_of
 from bench.processes import processor_time
 from bench.scratch import Scratch
 from bench.trees import committed, sizes
-from tests.support.opencode import OpenCodeUnavailable, install
+from tests.support.opencode import Unavailable, install
 
 _SUBSCRIBERS = 10
 _WARM_UP = 3
@@ -72,7 +72,7 @@ async def _opencode(scratch: Scratch) -> Path | None:
         return None
     try:
         return await asyncio.to_thread(install)
-    except OpenCodeUnavailable as why:
+    except Unavailable as why:
         scratch.notice(f"OPENCODE'S AGENT IS NOT MEASURED: {why}")
         return None
 

@@ -20,7 +20,7 @@ from bench.server_starts import starts
 from bench.server_streams import streams
 from bench.server_turns import turns
 from bench.trees import committed, sizes
-from tests.support.opencode import OpenCodeUnavailable, install
+from tests.support.opencode import Unavailable, install
 
 _SETTLES = 2
 """Seconds between two looks at what a server holds when the run is over."""
@@ -58,7 +58,7 @@ async def _programs(scratch: Scratch, model_url: str) -> list[Program]:
         return programs
     try:
         opencode = await asyncio.to_thread(install)
-    except OpenCodeUnavailable as why:
+    except Unavailable as why:
         scratch.notice(f"OPENCODE'S SERVER IS NOT MEASURED: {why}")
         return programs
     return [*programs, opencode_program(opencode, root, scratch.path("home"), model_url)]

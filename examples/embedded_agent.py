@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Annotated
 
 import kedge
-from kedge.agent import BUILTIN, Agent, Call, Output, tool
-from kedge.domain.events import PartUpdated, PermissionAsked, SessionIdle
-from kedge.engine.events import Subscription
-from kedge.values import AssistantMessage, PermissionRule, TextPart, ToolCompleted, ToolPart
+from kedge import (
+    BUILTIN,
+    Agent,
+    Call,
+    Output,
+    PermissionRule,
+    Subscription,
+    TextPart,
+    ToolCompleted,
+    ToolPart,
+    tool,
+)
+from kedge.events import PartUpdated, PermissionAsked, SessionIdle
 
 PROMPT = """
 say First the tide, then the plan.
@@ -62,7 +71,6 @@ async def main(folder: Path) -> None:
             answer = await agent.prompt(session, PROMPT)
             await watching
         print(f"Its files: {files(project)}")
-        assert isinstance(answer.info, AssistantMessage)
         receipt = await session.revert(answer.info.parentID)
         print(f"Taken back: {', '.join(f'{each.path} {each.outcome}' for each in receipt.files)}")
         print(f"Its files: {files(project)}")

@@ -8,9 +8,8 @@ import tempfile
 from pathlib import Path
 
 import kedge
-from kedge.domain.events import MessageUpdated, PartDelta, PartUpdated, SessionIdle
-from kedge.engine.events import Event, Subscription
-from kedge.values import ToolPart, UserMessage
+from kedge import Event, Subscription, ToolPart, UserMessage
+from kedge.events import MessageUpdated, PartDelta, PartUpdated, SessionIdle
 
 
 async def tour(project: Path, data: Path) -> None:

@@ -5,11 +5,17 @@ import tempfile
 from pathlib import Path
 
 import kedge
-from kedge.domain.events import PartUpdated, PermissionAsked, SessionIdle
-from kedge.engine.events import Subscription
-from kedge.engine.steps import Step
-from kedge.engine.turns import Turn
-from kedge.values import MessageWithParts, TextPart, ToolCompleted, ToolError, ToolPart
+from kedge import (
+    MessageWithParts,
+    Step,
+    Subscription,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+    Turn,
+)
+from kedge.events import PartUpdated, PermissionAsked, SessionIdle
 
 PROMPT = "bread, sweets, milk"
 

@@ -16,16 +16,16 @@ LAYERS = (
     {"config"},
     {"store", "snapshot", "model"},
     {"engine"},
-    {"errors", "values"},
-    {"__init__"},
+    {"errors", "events", "values"},
     {"agent"},
+    {"__init__"},
     {"server"},
     {"cli", "web"},
     {"__main__"},
     {"testing"},
 )
 HEIGHT = {unit: height for height, units in enumerate(LAYERS) for unit in units}
-FACE_MAY_IMPORT = {"_version", "domain", "engine", "errors", "values"}
+FACE_MAY_IMPORT = {"_version", "agent", "domain", "engine", "errors", "events", "values"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def test_a_wrong_import_is_found(package: Path, file: str, source: str, expected
             "from . import revert\nfrom .plan import steps\nfrom ..domain import x",
         ),
         ("cli/main.py", "from kedge import open, domain\nimport kedge"),
-        ("__init__.py", "from kedge.engine import open\nfrom kedge._version import __version__"),
+        ("__init__.py", "from kedge.engine import open\nfrom kedge.agent import Agent"),
         ("testing/clock.py", "import kedge.server"),
         ("domain/ids.py", "import json\nfrom store import x"),
     ],

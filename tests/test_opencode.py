@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.opencode import VERSION, OpenCodeUnavailable, install
+from tests.support.opencode import VERSION, Unavailable, install
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def put_program(cache: Path, name: str, script: str) -> Path:
 @pytest.mark.usefixtures("cache")
 def test_without_npm_it_cannot_be_had() -> None:
     """The error says what is missing."""
-    with pytest.raises(OpenCodeUnavailable, match="no npm here"):
+    with pytest.raises(Unavailable, match="no npm here"):
         install()
 
 
@@ -47,7 +47,7 @@ def test_a_folder_of_others_is_refused(cache: Path) -> None:
     cache.mkdir()
     cache.chmod(0o777)
     put_program(cache, "opencode-linux-x64", "exit 0")
-    with pytest.raises(OpenCodeUnavailable, match="not a folder of yours alone"):
+    with pytest.raises(Unavailable, match="not a folder of yours alone"):
         install()
 
 
@@ -56,5 +56,5 @@ def test_npm_that_fails_is_quoted(cache: Path) -> None:
     npm = cache.parent / "npm"
     npm.write_text("#!/bin/sh\necho 'npm error code ENOTFOUND' >&2\nexit 1\n")
     npm.chmod(0o700)
-    with pytest.raises(OpenCodeUnavailable, match="ENOTFOUND"):
+    with pytest.raises(Unavailable, match="ENOTFOUND"):
         install()

@@ -37,6 +37,7 @@ _STATES = {
     "completed": {"input", "metadata", "output", "status", "time.end", "time.start", "title"},
     "error": {"error", "input", "status", "time.end", "time.start"},
 }
+_DIFF = {"additions", "deletions", "file", "patch", "status"}
 _NESTED = {"cache", "model", "path", "time", "tokens"}
 _ACTED_ON = ("exists", "exit", "interrupted", "truncated")
 """What clients read of the metadata of a tool call."""
@@ -92,7 +93,7 @@ class Retelling:
         if "error" in info:
             told.append(f"error={_failure(info['error'])}")
         if "summary" in info:
-            told.append(f"diffs={len(info['summary']['diffs'])}")
+            told.append(f"diffs={_diffs(info['summary']['diffs'])}")
         return told
 
     def _part(self, of: Json) -> list[str]:
@@ -197,6 +198,15 @@ def _keys_beyond(usual: set[str], value: Json, whole: tuple[str, ...] = ()) -> l
     ]
 
 
+def _diffs(diffs: Iterable[Json]) -> str:
+    return ",".join(map(_diff, diffs)) or "0"
+
+
+def _diff(of: Json) -> str:
+    lines = f"+{of['additions']}", f"-{of['deletions']}"
+    return ":".join((of["file"], of["status"], *lines, *_keys_beyond(_DIFF, of)))
+
+
 def _key_paths(value: Json, whole: tuple[str, ...], before: str = "") -> Iterable[str]:
     for key, inner in value.items():
         if isinstance(inner, Mapping) and key in _NESTED and key not in whole:
@@ -221,7 +231,7 @@ _TELLERS: dict[str, Callable[[Retelling, Json], list[str]]] = {
         *(key for key in sorted(of["status"]) if key != "type"),
     ],
     "session.error": lambda _, of: [_failure(of["error"])],
-    "session.diff": lambda _, of: ["of", str(len(of["diff"]))],
+    "session.diff": lambda _, of: ["of", _diffs(of["diff"])],
     "todo.updated": lambda _, of: [each["status"] for each in of["todos"]],
     "file.edited": Retelling._file,
     "file.watcher.updated": Retelling._file,

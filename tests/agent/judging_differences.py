@@ -4,7 +4,6 @@ Each difference turns recorded lines into those that a client of kedge sees. `do
 the same names with their reasons; a test compares the two lists.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -70,16 +69,15 @@ def _true_summaries(lines: Lines) -> Lines:
         and not after.startswith("session.diff ")
         and " +summary" not in line
     ]
+    diffs = [found[1] for line in lines if (found := re.search(r" \+summary diffs=(.+)", line))]
     done: Lines = []
-    files: set[str] = set()
     for line in kept:
-        if line == _IDLE[0] and files:
-            done.append(f"message.updated U1 +summary diffs={len(files)}")
+        if line == _IDLE[0] and diffs and diffs[-1] != "0":
+            done.append(f"message.updated U1 +summary diffs={diffs[-1]}")
         done.append(line)
         if " step-finish " in line and "-tokens.total" not in line:
             done.append("session.updated cost")
-        if found := re.match(r"part \S+ patch \S+ (.*)", line):
-            files.update(json.loads(found[1]))
+        if re.match(r"part \S+ patch ", line):
             done.append("session.updated summary")
     return done
 

@@ -18,6 +18,7 @@ from kedge.domain.sessions import ModelRef
 from kedge.engine.engine import Engine
 from kedge.engine.events import Subscription
 from kedge.engine.session import Session
+from kedge.engine.texts import told
 from tests.agent.judging import Retelling
 from tests.support.model_server import (
     Answer,
@@ -203,6 +204,9 @@ class Stage:
     async def _do_touch(self, name: str) -> None:
         (self._folder.parent / name).touch()
 
+    async def _do_save(self, name: str, text: str) -> None:
+        (self._folder / name).write_text(text)
+
     async def _do_permit(self, reply: PermissionReply, message: str | None = None) -> None:
         ask, *_ = await self._engine.asks.permissions()
         await self._engine.asks.reply_permission(ask.id, reply, message=message)
@@ -233,7 +237,7 @@ class Stage:
         assert self._heard is not None
         async for event in events:
             if not event.type.startswith("kedge."):
-                self._heard.hear(json.loads(event.payload))
+                self._heard.hear(json.loads((await told(self._engine, event)).payload))
             self._seq = max(self._seq, event.seq)
             self._news.set()
 

@@ -33,6 +33,17 @@ async def test_a_prompt_is_answered(world: World) -> None:
         await check_closed(scene)
 
 
+async def test_what_comes_back_is_typed(world: World) -> None:
+    """An answer has the prompt that it answers, a prompt that is only stored has none: a type
+    checker knows which of them it is."""
+    async with world.at_work() as scene:
+        found = await scene.agent.prompt(scene.session, "say Done.")
+        stored = await scene.agent.prompt(scene.session, "A note.", no_reply=True)
+        shown = await scene.agent.shell(scene.session, "true")
+        asked = [each.info.id for each in await scene.messages()]
+        assert [found.info.parentID, stored.info.id, shown.info.parentID] == [asked[0], *asked[2:4]]
+
+
 async def test_without_configuration_the_offline_model_answers(world: World) -> None:
     """A fresh installation works, and says how to get a real model."""
     async with world.at_work() as scene:

@@ -2,7 +2,8 @@
 model is told what became of the others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -109,21 +110,28 @@ async def test_a_failure_after_a_tool(world: World) -> None:
             assert spoken(server)[-1] == "user: only list it"
 
 
+@contextmanager
+def _no_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # The run in this block fails before its first step.
+    async def broken(*_: Any) -> None:  # noqa: ANN401 - whatever a step is given
+        raise RuntimeError("no step today")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_request", broken)
+        with pytest.raises(RuntimeError, match="no step today"):
+            yield
+
+
 async def test_a_run_that_fails_before_its_first_step(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only an event tells of it, and no answer is stored."""
 
-    async def broken(*_: Any) -> None:  # noqa: ANN401 - whatever a step is given
-        raise RuntimeError("no step today")
-
     async with ModelServer([FINE, FINE]) as server:
         world.use(server)
         async with world.at_work() as scene:
-            with monkeypatch.context() as patched:
-                patched.setattr(Loop, "_request", broken)
-                with pytest.raises(RuntimeError):
-                    await scene.prompt("delete build/")
+            with _no_step(monkeypatch):
+                await scene.prompt("delete build/")
             assert await scene.answers() == []
             await scene.prompt("only list it")
             assert spoken(server) == [
@@ -141,16 +149,11 @@ async def test_a_failed_prompt_that_is_asked_again(
 ) -> None:
     """It is answered, and nothing says that it was not."""
 
-    async def broken(*_: Any) -> None:  # noqa: ANN401 - whatever a step is given
-        raise RuntimeError("no step today")
-
     async with ModelServer([FINE, FINE]) as server:
         world.use(server)
         async with world.at_work() as scene:
-            with monkeypatch.context() as patched:
-                patched.setattr(Loop, "_request", broken)
-                with pytest.raises(RuntimeError):
-                    await scene.prompt("list build/", message_id="msg_again")
+            with _no_step(monkeypatch):
+                await scene.prompt("list build/", message_id="msg_again")
             await scene.prompt("list build/", message_id="msg_again")
             await scene.prompt("and on")
             assert spoken(server) == ["user: list build/", "assistant: fine", "user: and on"]

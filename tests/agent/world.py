@@ -242,7 +242,9 @@ class Scene:
     ) -> MessageWithParts:
         """Ask and wait, but not for ever."""
         async with asyncio.timeout(PATIENCE):
-            return await self.agent.prompt(session or self.session, prompt, **options)
+            answer: MessageWithParts
+            answer = await self.agent.prompt(session or self.session, prompt, **options)
+            return answer
 
     async def messages(self, session: Session | None = None) -> list[MessageWithParts]:
         """All messages, oldest first."""

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -31,6 +31,15 @@ class Server:
         found = re.fullmatch(r"kedge listening on http://127\.0\.0\.1:(\d+)\n", self.line)
         assert found is not None, (self.line, process.communicate())
         self.port = int(found[1])
+        self.explanation = "".join(self._explanation())
+
+    def _explanation(self) -> Iterator[str]:
+        """What it says on standard error as soon as it listens."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            yield line
+            if line.startswith("kedge: attach with: "):
+                return
 
     def ask(self, method: str, path: str, body: Any = None) -> HTTPResponse:  # noqa: ANN401 - any JSON
         """Ask for something; the answer may be read later."""
@@ -48,12 +57,17 @@ class Server:
 
 
 @contextmanager
-def started(terminal: Terminal, *words: str) -> Iterator[Server]:
+def started(
+    terminal: Terminal,
+    *words: str,
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """Start a server."""
     process = subprocess.Popen(
-        [*words, "serve", "--port", "0"],
+        [*words, "serve", "--port", "0", *options],
         cwd=terminal.project,
-        env={**terminal.environ, "PYTHONPATH": str(ROOT)},
+        env={**terminal.environ, "PYTHONPATH": str(ROOT), **(environ or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -88,6 +102,34 @@ def test_a_server_from_start_to_end(terminal: Terminal) -> None:
         assert answer["info"]["error"]["name"] == "MessageAbortedError"
         assert "completed" in answer["info"]["time"]
         assert server.stop(signal.SIGINT) == (0, "", "")
+
+
+def test_a_server_without_a_model_says_what_to_do(terminal: Terminal) -> None:
+    """Who answers, how to have another model, where sessions are, and how to attach."""
+    with started(terminal, *command([])) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        first, *rest = server.explanation.splitlines()
+    assert first.startswith("kedge: no model is configured, so kedge/offline answers")
+    assert "ANTHROPIC_API_KEY" in first
+    assert rest == [
+        f"kedge: sessions are kept in {terminal.data / 'kedge.db'}",
+        f"kedge: attach with: opencode attach {url}",
+    ]
+
+
+def test_a_server_says_what_is_ignored(terminal: Terminal) -> None:
+    """What of the configuration does not count; and that there is a password, but not which."""
+    config = terminal.project / "opencode.json"
+    config.write_text('{"mcp": {"a": {"command": ["b"]}}}')
+    environ = {"KEDGE_SERVER_PASSWORD": "hunter2", "ANTHROPIC_API_KEY": "sk-private"}
+    with started(terminal, *command([]), environ=environ) as server:
+        said = server.explanation
+        attach = f"opencode attach http://127.0.0.1:{server.port} --password ..."
+    assert re.search(r"^kedge: prompts are answered by anthropic/\S+$", said, re.MULTILINE), said
+    assert f"kedge: {config}: mcp.a is ignored until " in said
+    assert f"kedge: attach with: {attach}\n" in said
+    assert "hunter2" not in said
+    assert "sk-private" not in said
 
 
 def test_a_second_interruption_is_obeyed_at_once(terminal: Terminal) -> None:
@@ -125,3 +167,99 @@ def test_a_server_outside_of_its_root(terminal: Terminal) -> None:
     assert (done.code, done.out) == (1, "")
     assert f"{terminal.project} is outside of the root" in done.err
     assert str(terminal.home) in done.err
+
+
+_HOLD = """\
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("BEGIN EXCLUSIVE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(database: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the database to itself."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(database)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield holder
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_locked_database_is_waited_for_aloud(terminal: Terminal, is_new: bool) -> None:
+    """A start says which file and which process it waits for, and Ctrl-C ends the wait."""
+    terminal.data.mkdir()
+    database = terminal.data / "kedge.db"
+    if not is_new:
+        assert terminal.run("config").code == 0
+    with held(database) as holder, waiting(terminal) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert str(database) in said
+        assert "60 seconds" in said
+        if sys.platform == "linux":
+            assert f"process {holder.pid} (" in said
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out) == (130, "")
+        assert err == "kedge: interrupted before it had started\n"
+
+
+def test_a_database_that_is_free_again_is_served(terminal: Terminal) -> None:
+    """Who waited for a lock starts as soon as it is gone."""
+    assert terminal.run("config").code == 0
+    with held(terminal.data / "kedge.db") as holder, waiting(terminal) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert "is locked by" in process.stderr.readline()
+        holder.communicate()
+        assert process.stdout.readline().startswith("kedge listening on ")
+
+
+@contextmanager
+def waiting(terminal: Terminal) -> Iterator[subprocess.Popen[str]]:
+    """A server that is being started."""
+    process = subprocess.Popen(
+        command(["serve", "--port", "0"]),
+        cwd=terminal.project,
+        env=terminal.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_postgresql_server_that_is_away(terminal: Terminal) -> None:
+    """One line that says where it was looked for and what to do, without the password."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    address = f"postgresql://me:very-secret@127.0.0.1:{port}/kedge"
+    done = terminal.run("serve", "--port", "0", "--database", address)
+    assert (done.code, done.out) == (1, "")
+    assert re.fullmatch(r"kedge: [^\n]+\n", done.err), done.err
+    assert f"127.0.0.1:{port}" in done.err
+    assert "check that the server runs" in done.err
+    assert "very-secret" not in done.err
+
+
+def test_a_verbose_server_tells_of_requests(terminal: Terminal) -> None:
+    """On standard error, with the time; standard output stays as it is."""
+    with started(terminal, *command([]), options=("--verbose",)) as server:
+        assert server.ask("GET", "/global/health").status == 200
+        code, out, err = server.stop(signal.SIGTERM)
+    assert (code, out) == (0, "")
+    assert re.search(r"^\d{4}-\d\d-\d\d .* GET /global/health 200 ", err, re.MULTILINE), err

@@ -2,14 +2,14 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.clients.places import Place, prepared
 from tests.support import clients, environment, served, terminal
-from tests.support.clients_npm import OpenCodeUnavailable
+from tests.support.clients_npm import or_skip
 
 SETTING = "KEDGE_TEST_SERVER"
 """`opencode`: the same tests at the real server, to see whether one of them asks for too much."""
@@ -20,26 +20,16 @@ def server_name() -> str:
     return os.environ.get(SETTING, "kedge")
 
 
-def found(look: Callable[[], Path]) -> Path:
-    """What is looked for, or a skip with the reason; where nobody reads that, a failure."""
-    try:
-        return look()
-    except OpenCodeUnavailable as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="session")
 def opencode() -> Path:
     """OpenCode's program."""
-    return found(clients.install_program)
+    return or_skip(clients.install_program)
 
 
 @pytest.fixture(scope="session")
 def sdk() -> Path:
     """A folder whose `node_modules` has OpenCode's SDK."""
-    return found(clients.install_sdk)
+    return or_skip(clients.install_sdk)
 
 
 @pytest.fixture
@@ -60,7 +50,7 @@ def serve(place: Place) -> Iterator[served.Serve]:
 @pytest.fixture
 def window() -> Iterator[terminal.Terminal]:
     """A terminal of the test's own."""
-    found(lambda: clients.require("tmux"))
+    or_skip(lambda: clients.require("tmux"))
     folder = tempfile.mkdtemp(prefix="tmux-", dir=environment.run_folder())
     with terminal.opened(Path(folder)) as opened:
         yield opened

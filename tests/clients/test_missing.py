@@ -3,13 +3,13 @@
 import pytest
 
 from tests.support import clients
-from tests.support.clients_npm import OpenCodeUnavailable
+from tests.support.clients_npm import Unavailable
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason tells which program it is and how to get it."""
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(OpenCodeUnavailable, match=r"need tmux, .* `make components`"):
+    with pytest.raises(Unavailable, match=r"need tmux, .* `make components`"):
         clients.require("tmux")
 
 

@@ -1,10 +1,13 @@
 """OpenCode's JavaScript SDK, by both of its entry points, in programs that node runs."""
 
+import http.client
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -61,6 +64,26 @@ def test_a_program_uses_every_method(
     failed = [f"{each['behaviour']}: {each['error']}" for each in told["checks"] if "error" in each]
     assert not failed, "\n\n".join(failed)
     assert wanted - set(told["calls"]) == set()
+
+
+def test_every_newer_route_is_known(sdk: Path, serve: Serve) -> None:
+    """Whatever the SDK asks under `/api` is answered, or refused with the reason."""
+    source = sdk / "node_modules/@opencode-ai/sdk/dist/v2/gen/sdk.gen.js"
+    asked = re.findall(
+        r"\.(get|post|put|patch|delete)\(\{\s*url: \"(/api/[^\"]+)\"", source.read_text()
+    )
+    assert ("get", "/api/fs/read/*") in asked
+    server = urlsplit(serve().url)
+    connection = http.client.HTTPConnection(str(server.hostname), server.port, timeout=PATIENCE)
+    refused: dict[str, int] = {}
+    for method, path in asked:
+        target = path.replace("{", "").replace("}", "")
+        connection.request(method.upper(), f"{target}?query=x", headers={"connection": "close"})
+        status = connection.getresponse().status
+        connection.close()
+        if status not in (200, 501):
+            refused[f"{method} {path}"] = status
+    assert refused == {}
 
 
 def run_to_its_end(scripts: Path, entry: str, place: Place, serve: Serve) -> dict[str, Any]:

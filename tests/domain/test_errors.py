@@ -42,7 +42,11 @@ EXAMPLES: list[tuple[KedgeError, str, dict[str, object]]] = [
         "Model not found: a: did you mean a/b?",
         {"providerID": "a", "modelID": "", "near": ["a/b"]},
     ),
-    (errors.DirectoryNotFound("/nope"), "Directory not found: /nope", {}),
+    (
+        errors.DirectoryNotFound("/nope"),
+        "Directory not found: /nope: name a folder that exists, or create it",
+        {},
+    ),
     (
         errors.PermissionNotFound("per_x"),
         "Permission request not found: per_x",
@@ -121,4 +125,4 @@ def test_data_stays_small() -> None:
 
 def test_undecodable_path() -> None:
     """A path that is not UTF-8 gives a message that can be printed."""
-    assert str(errors.DirectoryNotFound("/a\udcff")) == "Directory not found: /a\ufffd"
+    assert str(errors.DirectoryNotFound("/a\udcff")).startswith("Directory not found: /a\ufffd: ")

@@ -19,6 +19,7 @@ ROOTS: list[object] = [
     Project,
     messages.Message,
     messages.MessageWithParts,
+    messages.Answer,
     parts.Part,
     status.SessionStatus,
     dict[str, status.SessionStatus],
@@ -129,7 +130,7 @@ def test_field_wins_over_extra() -> None:
 
 def test_wrong_type_beside_unknown_keys() -> None:
     """A wrong type is reported as such also where unknown keys come first."""
-    with pytest.raises(InvalidInput, match=r"Expected `str`, got `int` - at `\$\.status`"):
+    with pytest.raises(InvalidInput, match=r"^status: expected a string; found 2$"):
         decode('{"zzz": 1, "content": "a", "status": 2, "priority": "c"}', todos.Todo)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import kedge
 from kedge.domain.failpoints import armed
+from kedge.domain.receipts import RevertScope
 from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
@@ -26,7 +27,9 @@ async def recover(engine: Engine, session: Session) -> None:
     """What an engine does when it opens is all."""
 
 
-async def revert(engine: Engine, session: Session, message: str, scope: str = "all") -> None:
+async def revert(
+    engine: Engine, session: Session, message: str, scope: RevertScope = "all"
+) -> None:
     """Take the session back to a message."""
     await session.revert(message, scope=scope)
 

@@ -340,6 +340,8 @@ async def test_sessions_are_found_by_their_words(any_engine: Engine) -> None:
         "nothing": [],
         "": [],
         "'\"*()": [],
+        "HE AN": [titled.id],
+        "nchor": [titled.id],
     }.items():
         found = [each.id for each in (await any_engine.sessions.list(search=words)).sessions]
         assert found == due, words

@@ -49,6 +49,8 @@ async def test_a_list_is_filtered_as_opencode_does(served: Served) -> None:
     assert child in await listed(served, f"?start={newest}")
     assert await listed(served, "?path=sub") == []
     assert await listed(served, "?search=TW") == [everything[2]]
+    assert await listed(served, "?search=WO") == [everything[2]]
+    assert await listed(served, "?search=%25") == await listed(served, "?search=_") == []
 
 
 @pytest.mark.parametrize("query", ["roots=1", "roots=", "scope=bogus", "limit=1.5", "cursor=x"])

@@ -60,6 +60,7 @@ DELETE /api/integration/attempt/{attemptID} v2.integration.attempt.cancel
 POST /api/integration/attempt/{attemptID}/complete v2.integration.attempt.complete
 GET /api/provider/{providerID} v2.provider.get
 GET /api/fs/list v2.fs.list
+GET /api/fs/read/* v2.fs.read
 PUT /auth/{providerID} auth.set
 DELETE /auth/{providerID} auth.remove
 POST /log app.log

@@ -1,7 +1,13 @@
 """What is said in a query and in a body, and how much of it."""
 
+import copy
+import functools
 import json
+import operator
+import re
 import string
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -9,17 +15,20 @@ from hypothesis import strategies as st
 
 from kedge.domain import wire
 from kedge.domain.errors import TooLarge
-from kedge.server import bodies
+from kedge.domain.mismatches import path
+from kedge.server import bodies, openapi
 from kedge.server.bodies import MOST_VALUES, check_values
 from kedge.server.errors import BadRequest
-from kedge.server.requests import parsed_query
+from kedge.server.requests import NoBody, body_value, parsed_query
+from kedge.server.routes import ALL
+from kedge.server.routing import Route
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
     """It is named."""
     many = b"&".join(b"%d=" % number for number in range(90))
     assert len(parsed_query(many)) == 90
-    with pytest.raises(BadRequest, match=r'got several\n  at \["twice"\]'):
+    with pytest.raises(BadRequest, match=r"^twice: expected one value; found several$"):
         parsed_query(many + b"&twice=1&twice=2")
 
 
@@ -92,3 +101,96 @@ def test_the_most_values(before: bytes, each: bytes, after: bytes) -> None:
     with pytest.raises(TooLarge, match="at most 50000 values"):
         check_values(before + each * MOST_VALUES + after)
     check_values(b"[" + b"0," * (MOST_VALUES - 1) + b"0]")
+
+
+DESCRIPTION = openapi.describe(ALL, "1")
+WITH_BODY = [route for route in ALL if route.body is not NoBody]
+OTHERS = [None, True, 7, 1.5, "", "other", [], {}, [1], {"a": 1}]
+Spot: TypeAlias = tuple[str | int, ...]
+
+
+def examples(schema: dict[str, Any]) -> list[Any]:
+    """Values as a schema describes them, one of each kind."""
+    match schema:
+        case {"$ref": str(reference)}:
+            return examples(DESCRIPTION["components"]["schemas"][reference.rpartition("/")[2]])
+        case {"anyOf": list(kinds)}:
+            return [each for kind in kinds for each in examples(kind)]
+        case {"enum": list(allowed)}:
+            return allowed
+        case {"properties": dict(properties)}:
+            values = {key: examples(each) for key, each in properties.items()}
+            most = max(map(len, values.values()))
+            return [
+                {key: each[at % len(each)] for key, each in values.items()} for at in range(most)
+            ]
+        case {"items": dict(items)}:
+            return [examples(items)]
+        case {"type": "object"}:
+            return [{"a": each} for each in examples(schema.get("additionalProperties", {}))]
+    simple = {"string": "a", "integer": 1, "number": 1.5, "boolean": True, "null": None}
+    return [simple.get(schema.get("type", ""), 1)]
+
+
+def spots(value: object, spot: Spot = ()) -> Iterator[Spot]:
+    """The way to everything in a value, beginning with the whole."""
+    yield spot
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from spots(each, (*spot, key))
+
+
+def broken(body: object) -> Iterator[tuple[Spot, Any]]:
+    """The body with something else, or with nothing, at each of its spots."""
+    for spot in spots(body):
+        for other in OTHERS:
+            whole, holder, key = held(body, spot)
+            holder[key] = other
+            yield spot, whole[""]
+        if spot:
+            whole, holder, key = held(body, spot)
+            del holder[key]
+            yield spot, whole[""]
+
+
+def held(body: object, spot: Spot) -> tuple[Any, Any, Any]:
+    """A copy of the body in a holder, what holds the spot, and its key there."""
+    whole: Any = {"": copy.deepcopy(body)}
+    *way, key = ("", *spot)
+    return whole, functools.reduce(operator.getitem, way, whole), key
+
+
+def refusal(route: Route, body: object) -> str | None:
+    """What is said about a body, if it is refused."""
+    try:
+        body_value(json.dumps(body).encode(), route.body, may_be_absent=False)
+    except BadRequest as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("route", WITH_BODY, ids=lambda route: route.operation)
+def test_a_body_is_refused_in_words(route: Route) -> None:
+    """Whatever is wrong with it, the message names the place as people write it, what was expected
+    there and what was found."""
+    described = DESCRIPTION["paths"][route.path][route.method.lower()]["requestBody"]
+    refused = 0
+    for body in examples(described["content"]["application/json"]["schema"]):
+        assert refusal(route, body) is None
+        for spot, other in broken(body):
+            message = refusal(route, other)
+            if message is not None:
+                refused += 1
+                check_words(message, spot)
+    assert refused
+
+
+def check_words(message: str, spot: Spot) -> None:
+    """Check that a message says what was changed at a spot, in words."""
+    message, _, hint = message.partition("\n")
+    assert hint in ("", '  send {"parts": [{"type": "text", "text": "..."}]}')
+    place, _, problem = message.rpartition(": ")
+    assert re.fullmatch(r"expected (.+); found (.+)|missing; expected (.+)", problem)
+    # What stands beside a tag has to be of its kind.
+    assert place.startswith(path(spot[:-1]))
+    assert not re.search(r"`|\$|Expected|\bgot\b|\b(str|int|float|bool)\b", message)

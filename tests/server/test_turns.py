@@ -5,6 +5,8 @@ import gzip
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from kedge.domain.events import PartDelta, SessionErrored, SessionIdle, SessionStatusChanged
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.status import Idle
@@ -158,6 +160,26 @@ async def test_a_prompt_that_is_none(served: Served) -> None:
         "kind": "Payload",
     }
     assert (await session.messages()).messages == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "wrong"),
+    [
+        ('{"text": "hello"}', "parts: missing; expected an array"),
+        ('{"prompt": "hello"}', "parts: missing; expected an array"),
+        ('{"parts": "hello"}', "parts: expected an array; found 'hello'"),
+        ('{"parts": ["hello"]}', "parts[0]: expected an object; found 'hello'"),
+        ('"hello"', "expected an object; found 'hello'"),
+        ("hello", "malformed JSON in line 1, column 1"),
+        ("", "the body is missing; expected an object"),
+    ],
+)
+async def test_the_shape_of_a_prompt_is_shown(served: Served, raw: str, wrong: str) -> None:
+    """Whoever sends a text as it is sees what to send."""
+    session = await made(served)
+    reply = await served.post(f"/session/{session.id}/message", raw=raw.encode())
+    shape = '{"parts": [{"type": "text", "text": "..."}]}'
+    assert (reply.status, reply.json["data"]["message"]) == (400, f"{wrong}\n  send {shape}")
 
 
 async def test_a_subtask_is_not_built(served: Served) -> None:

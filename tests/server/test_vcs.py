@@ -203,6 +203,35 @@ async def test_a_huge_index_is_not_copied(folder: Path, served: Served) -> None:
     assert (await served.get("/vcs/status")).status == 503
 
 
+async def test_a_missing_content_costs_its_own_file_alone(folder: Path, served: Served) -> None:
+    """It is marked, a header says so, and all other files are as they were."""
+    lost = git(folder, "rev-parse", "HEAD:a.txt")
+    (folder / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    served.world.put(os.fsdecode(b"z\xff"), "1\n")
+    first = {**STATUS[0], "additions": 0, "deletions": 0, "uncounted": "missing"}
+    last = {"file": "z\ufffd", "additions": 1, "deletions": 0, "status": "added"}
+    last["pathBase64"] = "ev8="
+    status = await served.get("/vcs/status")
+    assert status.json == [first, *STATUS[1:], last]
+    files = await served.get("/file/status")
+    assert files.json[0] == {
+        "path": "a.txt",
+        "added": 0,
+        "removed": 0,
+        "status": "modified",
+        "uncounted": "missing",
+    }
+    assert files.json[-1]["pathBase64"] == "ev8="
+    diffs = await served.get("/vcs/diff?mode=git")
+    assert [each["file"] for each in diffs.json if "patch" not in each] == ["a.txt"]
+    raw = await served.get("/vcs/diff/raw")
+    assert raw.body.count(b"diff --git ") == len(STATUS)
+    for reply in (status, files, diffs, raw):
+        assert (reply.status, reply.headers["x-incomplete"]) == (200, "true")
+    below = await served.get(f"/vcs/status?directory={folder}/sub")
+    assert "x-incomplete" not in below.headers
+
+
 @pytest.mark.parametrize("name", ["config", "config.worktree", "packed-refs"])
 async def test_git_is_not_asked_to_read_a_pipe(folder: Path, served: Served, name: str) -> None:
     """What it cannot tell is left out, at once."""

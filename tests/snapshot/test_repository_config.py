@@ -102,13 +102,9 @@ def test_a_relative_path_means_nothing_outside_of_a_repository(home: Path, tmp_p
 @pytest.mark.parametrize(
     ("key", "value", "converts"),
     [
-        ("core.autocrlf", "false", False),
-        ("core.autocrlf", "No", False),
-        ("core.autocrlf", "0", False),
-        ("core.autocrlf", "true", True),
-        ("core.autocrlf", "input", True),
-        ("core.autocrlf", "nonsense", True),
-        ("core.eol", "crlf", True),
+        ("core.autocrlf", "true", False),
+        ("core.autocrlf", "input", False),
+        ("core.eol", "crlf", False),
         ("core.safecrlf", "true", False),
         ("attr.tree", "HEAD", True),
     ],
@@ -116,7 +112,7 @@ def test_a_relative_path_means_nothing_outside_of_a_repository(home: Path, tmp_p
 def test_any_setting_that_may_change_bytes_counts(
     home: Path, tmp_path: Path, key: str, value: str, converts: bool
 ) -> None:
-    """Line ends converted, or in doubt, mean that a blob of git's is not the bytes on disk."""
+    """Attributes that are not to be seen count; line ends do not, which always change the size."""
     repository(tmp_path / "r")
     git(tmp_path / "r", "config", key, value)
     assert read(tmp_path / "r").converts is converts
@@ -126,28 +122,27 @@ def test_a_key_without_a_value_is_true(home: Path, tmp_path: Path) -> None:
     """As git takes it."""
     repository(tmp_path / "r")
     with (tmp_path / "r" / ".git" / "config").open("a") as file:
-        file.write("[core]\n\tautocrlf\n\tignorecase\n")
-    found = read(tmp_path / "r")
-    assert (found.converts, found.ignore_case) == (True, True)
+        file.write("[core]\n\tignorecase\n")
+    assert read(tmp_path / "r").ignore_case
 
 
 def test_the_last_and_nearest_setting_wins(home: Path, tmp_path: Path) -> None:
     """Machine, person, repository, worktree: each overrules the one before it."""
     repository(tmp_path / "r")
     (tmp_path / "machine").mkdir()
-    git(tmp_path / "r", "config", "--system", "core.autocrlf", "true")
+    git(tmp_path / "r", "config", "--system", "core.ignoreCase", "true")
     found = read(tmp_path / "r")
-    assert found.converts
+    assert found.ignore_case
     assert found.system_attributes_file == os.fsencode(tmp_path / "machine" / "gitattributes")
-    git(tmp_path / "r", "config", "--global", "core.autocrlf", "false")
-    assert not read(tmp_path / "r").converts
-    git(tmp_path / "r", "config", "core.autocrlf", "input")
-    assert read(tmp_path / "r").converts
+    git(tmp_path / "r", "config", "--global", "core.ignoreCase", "false")
+    assert not read(tmp_path / "r").ignore_case
+    git(tmp_path / "r", "config", "core.ignoreCase", "true")
+    assert read(tmp_path / "r").ignore_case
     git(tmp_path / "r", "config", "extensions.worktreeConfig", "true")
     git(tmp_path / "r", "worktree", "add", "-q", str(tmp_path / "linked"))
-    git(tmp_path / "linked", "config", "--worktree", "core.autocrlf", "false")
-    assert not read(tmp_path / "linked").converts
-    assert read(tmp_path / "r").converts
+    git(tmp_path / "linked", "config", "--worktree", "core.ignoreCase", "false")
+    assert not read(tmp_path / "linked").ignore_case
+    assert read(tmp_path / "r").ignore_case
 
 
 def test_the_caller_s_shell_does_not_count(
@@ -159,8 +154,8 @@ def test_the_caller_s_shell_does_not_count(
     git(tmp_path / "other", "config", "core.ignoreCase", "true")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
-    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.autocrlf")
-    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "attr.tree")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "HEAD")
     for root in (tmp_path / "r", home):
         found = read(root)
         assert (found.converts, found.ignore_case) == (False, False)
@@ -194,7 +189,7 @@ def test_a_file_that_changes_or_appears_is_noticed(home: Path, tmp_path: Path, n
     file = tmp_path / name
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as opened:
-        opened.write("[core]\n\tautocrlf = true\n")
+        opened.write("[core]\n\tignorecase = true\n")
     assert not before.is_current()
     after = settled(tmp_path / "r")
     file.write_text(file.read_text().replace("true", "0000"))
@@ -203,24 +198,24 @@ def test_a_file_that_changes_or_appears_is_noticed(home: Path, tmp_path: Path, n
 
 def test_an_edit_behind_a_link_is_noticed(home: Path, tmp_path: Path) -> None:
     """A configuration that is a link into a folder of dot files counts by what it leads to."""
-    (tmp_path / "dotfiles").write_text("[core]\n\tautocrlf = true\n")
+    (tmp_path / "dotfiles").write_text("[core]\n\tignorecase = true\n")
     (home / ".gitconfig").symlink_to(tmp_path / "dotfiles")
     before = settled(home)
-    assert before.converts
-    (tmp_path / "dotfiles").write_text("[core]\n\tautocrlf = 0000\n")
+    assert before.ignore_case
+    (tmp_path / "dotfiles").write_text("[core]\n\tignorecase = 0000\n")
     assert not before.is_current()
 
 
 def test_a_condition_on_the_branch_is_noticed(home: Path, tmp_path: Path) -> None:
     """What is included on one branch only is looked at again when HEAD moves."""
     repository(tmp_path / "r")
-    (home / "crlf").write_text("[core]\n\tautocrlf = true\n")
-    git(tmp_path / "r", "config", "includeIf.onbranch:windows.path", str(home / "crlf"))
+    (home / "folding").write_text("[core]\n\tignorecase = true\n")
+    git(tmp_path / "r", "config", "includeIf.onbranch:windows.path", str(home / "folding"))
     before = settled(tmp_path / "r")
-    assert not before.converts
+    assert not before.ignore_case
     git(tmp_path / "r", "checkout", "-q", "-b", "windows")
     assert not before.is_current()
-    assert read(tmp_path / "r").converts
+    assert read(tmp_path / "r").ignore_case
 
 
 def test_a_repository_of_somebody_else_is_read(home: Path, tmp_path: Path) -> None:

@@ -2,20 +2,25 @@
 
 import os
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kedge.snapshot import Snapshots
+from kedge.snapshot.ignore import attributes
+from kedge.snapshot.objects.user_packs import BlobCopy
 from kedge.snapshot.values import Present
 from kedge.snapshot.worktree import seeding
 from tests.engine.repositories import commit, git, repository
 from tests.snapshot.test_repository_seeding import wait_for_the_next_tick
 
-LINES = [b"a\n", b"a\r\n", b"\r", b"\n", b"$Id$\n", b"$Id: 1 $\r\n", "\u00e9\n".encode(), b"\0"]
-ATTRIBUTES = ["text=auto", "text", "eol=lf", "eol=crlf", "crlf", "ident", "-text"]
-ATTRIBUTES += ["working-tree-encoding=ISO-8859-1", "text=auto eol=lf"]
+LINES = [b"a\n", b"a\r\n", b"\r", b"\n", b"$Id$\n", b"$Id: 1 $\r\n", b"\0"]
+LINES += ["\u03b1\n".encode("euc-jp"), b"$Id: %s $\n" % (b"0" * 40)]
+ATTRIBUTES = ["text=auto", "text", "eol=lf", "eol=crlf", "crlf", "ident", "-text", "filter=swap"]
+ATTRIBUTES += ["working-tree-encoding=EUC-JP", "text=auto eol=lf"]
+SETTINGS = ["core.autocrlf=true", "core.autocrlf=input", "core.eol=crlf", "core.safecrlf=warn"]
 CONTENTS = st.lists(st.sampled_from(LINES), max_size=4).map(b"".join)
 
 
@@ -25,20 +30,38 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seeding, "FEWEST_FILES", 0)
 
 
-def packed(root: Path, attributes: str, contents: list[bytes]) -> dict[str, bytes]:
-    """Make a repository of files as they are on disk, all known to its index and in a pack."""
+def packed(
+    root: Path, rules: str, contents: list[bytes], *settings: str, checked_out: bool = False
+) -> dict[str, bytes]:
+    """Make a repository of files as they are on disk, all known to its index and in a pack.
+
+    The files are those that were added, or, if it is checked out, what git makes of its blobs.
+    """
     repository(root)
-    (root / ".gitattributes").write_text(attributes)
-    files = {f"f{number}": content for number, content in enumerate(contents)}
-    for name, content in files.items():
+    for setting in ("filter.swap.clean=tr ab ba", "filter.swap.smudge=tr ab ba", *settings):
+        git(root, "config", *setting.split("=", 1))
+    names = [f"f{number}" for number in range(len(contents))]
+    for name, content in zip(names, contents, strict=True):
         (root / name).write_bytes(content)
-    wait_for_the_next_tick(root / ".gitattributes")
-    for name in files:
-        wait_for_the_next_tick(root / name)
-    git(root, "add", ".")
+    if checked_out:
+        git(root, "add", ".")  # before there are any rules
+    (root / ".gitattributes").write_text(rules)
+    if not checked_out:
+        for file in root.iterdir():
+            wait_for_the_next_tick(file)
+    git(root, "add", ".gitattributes" if checked_out else ".")
     commit(root)
     git(root, "repack", "-q", "-a", "-d")
-    return files
+    if checked_out:
+        # As in a clone: with an index that knows of the files git would look at them again.
+        (root / ".git/index").unlink()
+        for name in names:
+            (root / name).unlink()
+        git(root, "reset", "-q", "--hard")
+        for file in root.iterdir():
+            wait_for_the_next_tick(file)
+        (root / ".git/index").touch()
+    return {name: (root / name).read_bytes() for name in names}
 
 
 def check(root: Path, data: Path, files: dict[str, bytes]) -> int:
@@ -71,18 +94,69 @@ def test_a_blob_that_the_store_has_is_of_the_right_size_too(tmp_path: Path) -> N
         check(tmp_path / name, tmp_path / "data", files)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_line_ends_that_are_configured_need_not_be_read(tmp_path: Path, setting: str) -> None:
+    """Neither do the settings that convert without any attribute."""
+    files = packed(tmp_path / "r", "", [b"a\n", b"b\n", b"\0\r\n"], setting)
+    assert check(tmp_path / "r", tmp_path / "data", files) >= 3
+
+
+EXAMPLE = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def example(
+    folder: Path, words: list[str], contents: list[bytes], setting: str, checked_out: bool
+) -> None:
+    """Take the first snapshot of a repository; raises if it is not the bytes on disk."""
+    lines = "".join(f"f[{number}-9] {word}\n" for number, word in enumerate(words))
+    try:
+        files = packed(folder / "r", lines, contents, setting, checked_out=checked_out)
+    except CalledProcessError:
+        return  # What is in no such encoding git does not add.
+    check(folder / "r", folder / "data", files)
+
+
+@EXAMPLE
 @given(
-    words=st.lists(st.sampled_from(ATTRIBUTES), min_size=1, max_size=2),
+    words=st.lists(st.sampled_from(ATTRIBUTES), max_size=2),
     contents=st.lists(CONTENTS, min_size=1, max_size=6),
+    setting=st.sampled_from(["core.eol=lf", *SETTINGS]),
+    checked_out=st.booleans(),
 )
 def test_every_first_snapshot_is_the_bytes_on_disk(
-    tmp_path_factory: pytest.TempPathFactory, words: list[str], contents: list[bytes]
+    tmp_path_factory: pytest.TempPathFactory,
+    words: list[str],
+    contents: list[bytes],
+    setting: str,
+    checked_out: bool,
 ) -> None:
-    """Whatever the attributes made git put into its blobs."""
-    folder = tmp_path_factory.mktemp("example")
-    lines = "".join(f"f[{number}-9] {word}\n" for number, word in enumerate(words))
-    files = packed(
-        folder / "r", lines, [each.replace("\u00e9".encode(), b"e") for each in contents]
-    )
-    check(folder / "r", folder / "data", files)
+    """Whatever attributes and settings made git put into its blobs, or into the files."""
+    example(tmp_path_factory.mktemp("example"), words, contents, setting, checked_out)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "word", "content", "checked_out"),
+    [
+        (b"filter", "filter=swap", b"ab\n", False),
+        (b"ident", "ident", b"$Id: %s $\n" % (b"0" * 40), True),
+        (b"working-tree-encoding", "working-tree-encoding=EUC-JP", LINES[-2], False),
+        (b"", "text=auto", b"a\r\n", False),
+    ],
+)
+def test_each_conversion_that_is_trusted_is_noticed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: bytes,
+    word: str,
+    content: bytes,
+    checked_out: bool,
+) -> None:
+    """What the property test tries is enough to find a kedge that forgets one; and it passes."""
+    example(tmp_path / "right", [word], [content], SETTINGS[-1], checked_out)
+    if trusted:
+        monkeypatch.setattr(attributes, "CONVERTING", attributes.CONVERTING - {trusted})
+        attributes._rules_of.cache_clear()
+    else:
+        monkeypatch.setattr(BlobCopy, "_packed", lambda self, chunk: list(chunk))
+    with pytest.raises(AssertionError):
+        example(tmp_path / "wrong", [word], [content], SETTINGS[-1], checked_out)

@@ -25,6 +25,7 @@ SCANS = {
     },
     "search_sessions": {
         "SCAN search_text VIRTUAL TABLE": "a look-up of words in the full-text index",
+        "SCAN session_title": "all titles, which are short, and nothing else",
         "SCAN m": "the sessions that match",
     },
     "search_text_put": {"SCAN search_text VIRTUAL TABLE": "by rowid"},
@@ -54,7 +55,7 @@ SCANS = {
 
 SORTS = {
     "search_hits": "the hits of one page, found in their order already",
-    "search_sessions": "matches are grouped by session before they are ranked",
+    "search_sessions": "the sessions that match are ordered as the list is",
     "ask_ended_of_session": "the asks of one session that was cut off, for those who come back",
     "event_sessions": "the sessions of one stretch of the log, each once",
 }

@@ -28,6 +28,7 @@ from kedge.domain.errors import (
 )
 from kedge.domain.ids import IdMaker
 from kedge.domain.sessions import SessionInfo
+from kedge.store.postgres import migrating
 from kedge.store.postgres.connecting import Address
 from kedge.store.postgres.failures import translated
 from kedge.store.postgres.store import PostgresStore
@@ -37,7 +38,8 @@ from kedge.store.verbs.deletion import stop_and_delete
 from kedge.store.verbs.eventlog import log_head
 from kedge.store.verbs.parts import put_part
 from kedge.store.verbs.pieces import add_pieces, drop_pieces
-from kedge.store.verbs.search import index_events, search, words_of
+from kedge.store.verbs.places import EVERYWHERE
+from kedge.store.verbs.search import index_events, search, search_sessions, words_of
 from kedge.store.verbs.sessions import (
     change_session,
     child_sessions,
@@ -295,6 +297,23 @@ async def test_processes_that_start_together_migrate_once(postgres_url: str) -> 
         other = await connected(postgres_url, stack)
         versions = await (await other.execute("SELECT version FROM kedge_schema")).fetchall()
         assert versions == [(len(load_migrations("postgres")),)]
+
+
+async def test_titles_of_an_older_database_are_found(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version before 8 had no table of titles to look for parts in."""
+    with monkeypatch.context() as patched:
+        older = load_migrations("postgres")[:7]
+        patched.setattr(migrating, "load_migrations", lambda dialect: older)
+        async with opened(postgres_url) as scene:
+            infos = [await scene.add_session(title=f"Große {n} %\0") for n in range(501)]
+    async with opened(postgres_url) as scene:
+        args: dict[str, Any] = {"roots": None, "archived": None, "start": 0, "after": None}
+        page = await scene.read(search_sessions, "SSE 500 %\0", EVERYWHERE, **args, limit=9)
+        assert page.sessions == infos[-1:]
+        page = await scene.read(search_sessions, "%", EVERYWHERE, **args, limit=999)
+        assert len(page.sessions) == len(infos)
 
 
 async def test_a_newer_schema_is_refused(postgres_url: str) -> None:

@@ -13,6 +13,9 @@ from kedge.store.queries import load_migrations
 from kedge.store.script import Script, row, run
 from kedge.store.sqlite import migrate as module
 from kedge.store.sqlite.store import SqliteStore
+from kedge.store.verbs.places import EVERYWHERE
+from kedge.store.verbs.search import search_sessions
+from kedge.testing.store.scene import Scene
 
 SECOND = "CREATE TABLE added (id TEXT PRIMARY KEY);\nINSERT INTO added SELECT path FROM worktree;\n"
 BROKEN = SECOND + "INSERT INTO no_such_table VALUES (1);\n"
@@ -108,6 +111,32 @@ async def test_every_older_database_is_brought_up_to_date(
     schema = "SELECT name, sql FROM sqlite_schema ORDER BY name"
     assert query(path, schema) == query(new, schema)
     assert query(path, "PRAGMA user_version") == [(NEWEST,)]
+
+
+async def test_titles_of_an_older_database_are_found(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version before 8 had no table of titles to look for parts in."""
+    with monkeypatch.context() as patched:
+        older = load_migrations("sqlite")[:7]
+        patched.setattr(module, "load_migrations", lambda dialect: older)
+        scene = Scene(await SqliteStore.open(path, IdMaker()))
+        info = await scene.add_session(title="Große 100 %")
+        await scene.store.close()
+    scene = Scene(await SqliteStore.open(path, IdMaker()))
+    for query in ("SSE", "0 %"):
+        page = await scene.read(
+            search_sessions,
+            query,
+            EVERYWHERE,
+            roots=None,
+            archived=None,
+            start=0,
+            after=None,
+            limit=9,
+        )
+        assert page.sessions == [info]
+    await scene.store.close()
 
 
 async def test_a_failed_migration_changes_nothing(

@@ -16,7 +16,7 @@ import kedge
 from kedge.domain.errors import NetworkFilesystem, StoreFull, StoreReadOnly
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import TextPart
-from kedge.store.sqlite.filesystem import filesystem_of, refuse_network
+from kedge.store.sqlite.filesystem import filesystem_of, refuse_network, tells_of_writes
 from kedge.testing.replay import both
 
 ROOT = Path(__file__).parents[2]
@@ -245,10 +245,12 @@ tmpfs /srv/data/fast tmpfs rw 0 0
     ],
 )
 def test_the_file_system_of_a_folder(folder: str, kind: str, tmp_path: Path) -> None:
-    """The innermost mount decides, and network ones are refused with a way out."""
+    """The innermost mount decides; network ones are refused with a way out, local ones tell of
+    writes."""
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
     assert filesystem_of(Path(folder), mounts) == kind
+    assert tells_of_writes(Path(folder), mounts) == (kind in ("ext4", "tmpfs"))
     if kind in ("nfs4", "cifs", "fuse.sshfs"):
         with pytest.raises(NetworkFilesystem, match="KEDGE_DATA_DIR"):
             refuse_network(Path(folder), mounts)

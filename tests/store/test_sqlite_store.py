@@ -19,7 +19,6 @@ from kedge.domain.failures import aborted
 from kedge.domain.ids import IdMaker
 from kedge.store.port import StoredEvent
 from kedge.store.script import Emit, Script, row, run
-from kedge.store.sqlite import store as module
 from kedge.store.sqlite.connection import connect
 from kedge.store.sqlite.store import SqliteStore
 from kedge.store.verbs.eventlog import events_after, log_head
@@ -249,7 +248,6 @@ async def test_watching_survives_a_lock(
 
     real = store._inline
     monkeypatch.setattr(store, "_inline", Locked())
-    monkeypatch.setattr(module, "_POLL", 0)
     store.follow(lambda events: None, told.set)
     store.watch()
     await asyncio.wait_for(told.wait(), PATIENCE)

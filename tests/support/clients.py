@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.support import opencode
-from tests.support.clients_npm import OpenCodeUnavailable, installed
+from tests.support.clients_npm import Unavailable, installed
 
 SDK_VERSION = "1.19.3"
 """The newest when this was written; it runs the same code as the one of OpenCode's own version."""
@@ -23,9 +23,7 @@ def require(program: str) -> Path:
     """Where a program is."""
     found = shutil.which(program)
     if found is None:
-        raise OpenCodeUnavailable(
-            f"OpenCode's clients need {program}, which is not here; {HOW_TO_MEND}"
-        )
+        raise Unavailable(f"OpenCode's clients need {program}, which is not here; {HOW_TO_MEND}")
     return Path(found)
 
 
@@ -39,7 +37,7 @@ def install_sdk() -> Path:
     require("node")
     found = installed("opencode-sdk", "@opencode-ai/sdk", SDK_VERSION, _sdk)
     if found is None:
-        raise OpenCodeUnavailable(f"npm has no @opencode-ai/sdk {SDK_VERSION}")
+        raise Unavailable(f"npm has no @opencode-ai/sdk {SDK_VERSION}")
     return found
 
 

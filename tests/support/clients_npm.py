@@ -1,4 +1,4 @@
-"""Packages of OpenCode's from npm, in folders that are kept between runs; nothing is started."""
+"""Packages from npm, in folders that are kept between runs; nothing is started."""
 
 import fcntl
 import os
@@ -9,12 +9,24 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 PATIENCE = 300
 """Seconds for npm, or for a program that says its version."""
 
 
-class OpenCodeUnavailable(Exception):
-    """OpenCode, or a client of it, cannot be had here; the message says why."""
+class Unavailable(Exception):
+    """A program or package cannot be had here; the message says why."""
+
+
+def or_skip(look: Callable[[], Path]) -> Path:
+    """What is looked for, or a skip with the reason; where nobody reads that, a failure."""
+    try:
+        return look()
+    except Unavailable as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 def installed(
@@ -37,15 +49,15 @@ def _cache(name: str) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise OpenCodeUnavailable(f"{folder} is not a folder of yours alone; remove it")
+        raise Unavailable(f"{folder} is not a folder of yours alone; remove it")
     return folder
 
 
 def _fetch(folder: Path, package: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        raise OpenCodeUnavailable(f"there is no npm here to install {package} with")
-    # OpenCode's install script only puts a link in place.
+        raise Unavailable(f"there is no npm here to install {package} with")
+    # OpenCode's install script only puts a link in place; no other package has one.
     options = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--prefix", folder)
     try:
         done = subprocess.run(
@@ -58,7 +70,7 @@ def _fetch(folder: Path, package: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise OpenCodeUnavailable(f"npm did not answer for {PATIENCE} s") from None
+        raise Unavailable(f"npm did not answer for {PATIENCE} s") from None
     if done.returncode != 0:
         complaint = [line for line in done.stderr.splitlines() if "error" in line][:2]
-        raise OpenCodeUnavailable(f"npm could not install {package}: {' '.join(complaint)}")
+        raise Unavailable(f"npm could not install {package}: {' '.join(complaint)}")

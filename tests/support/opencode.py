@@ -4,9 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.clients_npm import PATIENCE, OpenCodeUnavailable, installed
+from tests.support.clients_npm import PATIENCE, Unavailable, installed
 
-__all__ = ["VERSION", "OpenCodeUnavailable", "install"]
+__all__ = ["VERSION", "Unavailable", "install"]
 
 VERSION = "1.18.33"
 """The one that docs/opencode.md speaks of."""
@@ -16,7 +16,7 @@ def install(version: str = VERSION) -> Path:
     """Its program; installed unless that was done before."""
     found = installed("opencode", "opencode-ai", version, _program)
     if found is None:
-        raise OpenCodeUnavailable(f"npm has no OpenCode {version} that runs on this machine")
+        raise Unavailable(f"npm has no OpenCode {version} that runs on this machine")
     return found
 
 

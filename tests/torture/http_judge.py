@@ -133,10 +133,6 @@ class Judge:
         if reply.status == 404:
             return None
         messages = await self._get(f"/session/{id}/message")
-        for message in messages:
-            for diff in message["info"].get("summary", {}).get("diffs", []):
-                # Added when somebody asks, not stored.
-                diff.pop("patch", None)
         todos = await self._get(f"/session/{id}/todo")
         return {"info": reply.json, "messages": messages, "todos": todos}
 

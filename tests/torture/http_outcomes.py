@@ -97,7 +97,7 @@ def _difference(known: SessionState | None, told: Json | None) -> str | None:
         "todos": (known.todos, told["todos"]),
         "status": (known.status, IDLE),
         "asks": (known.asks, {}),
-        "messages": (messages, told["messages"]),
+        "messages": (_without_patches(messages), _without_patches(told["messages"])),
     }
     return next((f"{name}: {a} / {b}"[:600] for name, (a, b) in pairs.items() if a != b), None)
 
@@ -107,3 +107,18 @@ def _stored(info: Json) -> Json:
     if "revert" not in info:
         return info
     return {**info, "revert": {key: info["revert"][key] for key in info["revert"] if key != "diff"}}
+
+
+def _without_patches(messages: list[Json]) -> list[Json]:
+    """Messages without patches, which an event lacks where making them takes too long."""
+    return [{**each, "info": _without_patch(each["info"])} for each in messages]
+
+
+def _without_patch(info: Json) -> Json:
+    if "diffs" not in info.get("summary", {}):
+        return info
+    diffs = [
+        {key: value for key, value in diff.items() if key != "patch"}
+        for diff in info["summary"]["diffs"]
+    ]
+    return {**info, "summary": {**info["summary"], "diffs": diffs}}

@@ -13,7 +13,6 @@ from kedge.engine.reverting.asking import Asked
 from kedge.engine.timeline import attributing, formats, recovering, unknown
 from kedge.engine.undo import merging, planning, safety, segments, wishes
 from kedge.engine.undo.merging import Conflict, Contents
-from kedge.engine.undo.planning import Strategy
 from kedge.engine.undo.segments import Known, PathHistory, Segment
 from kedge.snapshot.files.steps import Step
 from kedge.snapshot.values import Absent, Present, State, Uncovered
@@ -125,7 +124,7 @@ def _a_dry_run_is_hopeful(patch: Patch) -> None:
     real = preparing.Preparing.__init__
 
     def make(self: Any, engine: Any, session: Any, material: Any, asked: Asked) -> None:  # noqa: ANN401 - as the real one's
-        chosen = replace(asked, strategy=Strategy.OVERWRITE) if asked.dry_run else asked
+        chosen = replace(asked, strategy="overwrite") if asked.dry_run else asked
         real(self, engine, session, material, chosen)
 
     patch.setattr(preparing.Preparing, "__init__", make)
@@ -133,7 +132,7 @@ def _a_dry_run_is_hopeful(patch: Patch) -> None:
 
 def _unrevert_overwrites(patch: Patch) -> None:
     """What people saved after a revert goes when it is taken back."""
-    patch.setattr(service, "Asked", lambda: Asked(strategy=Strategy.OVERWRITE))
+    patch.setattr(service, "Asked", lambda: Asked(strategy="overwrite"))
 
 
 def _overlapping_commands_are_own(patch: Patch) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kedge.domain.receipts import RevertStrategy
 from kedge.engine.diffs.net import net_of
 from kedge.engine.undo.merging import Contents
-from kedge.engine.undo.planning import Plan, Strategy, plan
+from kedge.engine.undo.planning import Plan, plan
 from kedge.engine.undo.safety import Content, Facts, content_of
 from kedge.engine.undo.segments import Known, PathHistory, Segment
 from kedge.engine.undo.segments import Source as SegmentSource
@@ -64,7 +65,7 @@ class Case:
 
     histories: Sequence[PathHistory]
     blobs: Mapping[str, bytes]
-    strategy: Strategy
+    strategy: RevertStrategy
     made_folders: Sequence[bytes]
     earlier: Mapping[bytes, Sequence[Segment]]
     """What the session did to each path before the boundary."""
@@ -308,7 +309,7 @@ class PlannerRun:
         return Case(
             histories=[self._history(who, path, own) for path, own in _by_path(chosen).items()],
             blobs=self._blobs,
-            strategy=Strategy(wanted.strategy),
+            strategy=wanted.strategy,
             made_folders=[row.record.path.encode() for row in chosen if row.is_folder],
             earlier=self._segments(whole.earlier),
             undone=self._segments(whole.undone),

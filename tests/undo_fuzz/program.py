@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TypeAlias
 
+from kedge.domain.receipts import RevertScope, RevertStrategy
+
 PERSON = "person"
 SESSIONS = ("s0", "s1", "s2")
 FILES = ("a", "b", "c", "d/x", "d/y", ".env")
@@ -182,8 +184,8 @@ class Revert:
 
     who: str
     back: int
-    strategy: str = "merge"
-    scope: str = "all"
+    strategy: RevertStrategy = "merge"
+    scope: RevertScope = "all"
     files: tuple[str, ...] | None = None
     and_back: bool = False
     """Whether it is taken back at once, with nothing in between."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Literal, TypeAlias
 
+from kedge.domain.receipts import RevertScope, RevertStrategy
 from tests.undo_fuzz.program import (
     FILES,
     SLOTS,
@@ -159,8 +160,8 @@ class Row:
 class Wanted:
     """How a revert is to be done."""
 
-    strategy: str = "merge"
-    scope: str = "all"
+    strategy: RevertStrategy = "merge"
+    scope: RevertScope = "all"
     files: tuple[str, ...] | None = None
 
     @property

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack, overload
 from weakref import WeakValueDictionary
 
 from kedge.agent.attaching import attach, remember_seen
@@ -21,7 +21,13 @@ from kedge.agent.following import Following
 from kedge.agent.histories import Histories
 from kedge.agent.loop import Loop
 from kedge.agent.output_limit import limit_of
-from kedge.agent.prompting import PromptOptions, PromptParts, check_options, check_session
+from kedge.agent.prompting import (
+    AnswerOptions,
+    PromptOptions,
+    PromptParts,
+    check_options,
+    check_session,
+)
 from kedge.agent.running import Running
 from kedge.agent.settings import AgentSettings
 from kedge.agent.shelling import OWN_COMMAND, run_own_command
@@ -39,7 +45,7 @@ from kedge.domain.errors import (
 )
 from kedge.domain.events import SessionErrored
 from kedge.domain.failures import unknown
-from kedge.domain.messages import AssistantMessage, MessageModel, MessageWithParts, UserMessage
+from kedge.domain.messages import Answer, MessageModel, MessageWithParts, UserMessage
 from kedge.domain.providers import ModelInfo
 from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
@@ -113,6 +119,31 @@ class Agent:
         """The environment that it looks for configuration and keys in; nothing to show anybody."""
         return self._environ
 
+    @overload
+    async def prompt(
+        self,
+        session: Session,
+        prompt: PromptParts,
+        *,
+        no_reply: Literal[False] = ...,
+        **options: Unpack[AnswerOptions],
+    ) -> Answer: ...
+
+    @overload
+    async def prompt(
+        self,
+        session: Session,
+        prompt: PromptParts,
+        *,
+        no_reply: Literal[True],
+        **options: Unpack[AnswerOptions],
+    ) -> MessageWithParts[UserMessage]: ...
+
+    @overload
+    async def prompt(
+        self, session: Session, prompt: PromptParts, **options: Unpack[PromptOptions]
+    ) -> MessageWithParts: ...
+
     async def prompt(
         self, session: Session, prompt: PromptParts, **options: Unpack[PromptOptions]
     ) -> MessageWithParts:
@@ -142,7 +173,7 @@ class Agent:
         agent: str | None = None,
         model: MessageModel | str | None = None,
         message_id: str | None = None,
-    ) -> MessageWithParts:
+    ) -> Answer:
         """Run a person's own command in a session, and wait for its end; what it does to files is
         recorded as the session's. Raises `SessionBusy` while something else runs there."""
         check_session(session)
@@ -179,9 +210,7 @@ class Agent:
         check_session(session)
         return await session.abort()
 
-    async def _answer(
-        self, session: Session, id: str, answered: asyncio.Task[None]
-    ) -> MessageWithParts:
+    async def _answer(self, session: Session, id: str, answered: asyncio.Task[None]) -> Answer:
         """The answer to a prompt, when it is there."""
         # Not awaited itself: a turn that ends with its agent does not cancel whoever waits.
         await asyncio.wait({answered})
@@ -189,8 +218,8 @@ class Agent:
             answered.result()
         found = await self.engine.store.scan(partial(last_answer, session.id, id))
         await session.refresh()
-        answer = None if found is None else found.decoded()
-        if answer is None or (answered.cancelled() and not _answers(answer, id)):
+        answer = None if found is None else found.answer()
+        if answer is None or (answered.cancelled() and answer.info.parentID != id):
             if answered.cancelled():
                 # Whoever waits is told that it was not answered, so it must not be.
                 now = self.engine.clock.now()
@@ -332,7 +361,3 @@ def _withheld(around: Surroundings) -> list[str]:
         f"commands of the agent are not told {', '.join(names)}, which are for providers of models;"
         " `keep_env` in your configuration names those that they need"
     ]
-
-
-def _answers(message: MessageWithParts, id: str) -> bool:
-    return isinstance(message.info, AssistantMessage) and message.info.parentID == id

@@ -12,8 +12,9 @@ PromptParts: TypeAlias = str | Sequence[Part | dict[str, Any]]
 """A prompt: text, or parts, or plain objects that have their shape."""
 
 
-class PromptOptions(TypedDict, total=False):
-    """What may be said with a prompt; the rest is the configuration's to say."""
+class AnswerOptions(TypedDict, total=False):
+    """What may be said with a prompt that is to be answered; the rest is the configuration's to
+    say."""
 
     agent: str | None
     model: MessageModel | str | None
@@ -24,10 +25,15 @@ class PromptOptions(TypedDict, total=False):
     tools: dict[str, bool] | None
     """Tools to leave out, or `"*": False` and those to keep."""
     format: OutputFormat | None
-    no_reply: bool
-    """Only store the prompt."""
     message_id: str | None
     """A prompt that is there already is not asked again."""
+
+
+class PromptOptions(AnswerOptions, total=False):
+    """What may be said with any prompt."""
+
+    no_reply: bool
+    """Only store the prompt."""
 
 
 def check_session(session: object) -> None:

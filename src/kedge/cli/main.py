@@ -35,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         # What cannot be encoded is no reason to fail.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    options = parser().parse_args(arguments)
+    options, unknown = parser().parse_known_args(arguments)
+    if unknown:
+        # With the usage of the sub-command, which is where the mistake is.
+        options.command.error(f"unrecognized arguments: {printable(' '.join(unknown))}")
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -66,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(metavar="COMMAND", title="commands", required=True)
     for command in COMMANDS:
         command.add(commands)
+    for each in commands.choices.values():
+        each.set_defaults(command=each)
     return made
 
 

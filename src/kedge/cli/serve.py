@@ -2,8 +2,13 @@
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kedge.server.serving import Running
 
 _ABOUT = """\
 Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
@@ -73,6 +78,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help="let commands of the agent use this server like other clients, so that they can answer"
         " permissions and prompt; see docs/security.md",
     )
+    command.add_argument(
+        "--verbose",
+        action="store_true",
+        help="write a line about each request to standard error, and what clients want logged",
+    )
     command.set_defaults(run=run)
 
 
@@ -82,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
     from kedge.engine.worktrees import find_directory
     from kedge.errors import InvalidInput
     from kedge.server.commands import can_tell
+    from kedge.server.http import find_address
     from kedge.server.running import run as serve
     from kedge.server.settings import (
         ServerSettings,
@@ -90,6 +101,8 @@ def run(options: argparse.Namespace) -> int:
         username_in,
     )
 
+    # Who mistyped a name is not to be asked for a password first.
+    find_address(options.hostname, 0)
     settings = ServerSettings(
         hostname=options.hostname,
         port=options.port,
@@ -97,6 +110,7 @@ def run(options: argparse.Namespace) -> int:
         root=None if options.root is None else find_directory(options.root),
         password=password_in(os.environ),
         username=username_in(os.environ),
+        log_requests=options.verbose,
         commands_may_grant=options.commands_may_grant or not can_tell(),
     )
     directory = find_directory(options.directory)
@@ -104,12 +118,16 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput(
             f"{directory} is outside of the root; give a DIRECTORY in {settings.root}"
         )
+    if options.verbose:
+        logging.basicConfig(format="%(asctime)s %(message)s")
+        logging.getLogger("kedge").setLevel(logging.INFO)
     _warn_of_shown(settings.password)
     database = database_address(options.database)
     forget_secrets(os.environ)
     asyncio.run(
         serve(
             _announce,
+            _explain,
             directory=directory,
             settings=settings,
             engine_settings=Settings(prompt_age=options.prompt_age),
@@ -131,5 +149,24 @@ def _warn_of_shown(password: str | None) -> None:
         )
 
 
-def _announce(url: str) -> None:
-    print(f"kedge listening on {url}", flush=True)
+def _announce(running: "Running") -> None:
+    print(f"kedge listening on {running.url}", flush=True)
+
+
+async def _explain(running: "Running") -> None:
+    """Say on standard error what people should know of the server."""
+    from kedge.config.naming import printable
+    from kedge.domain.errors import KedgeError
+    from kedge.server.overview import lines, local_url, overview_of
+
+    backend = running.backend
+    url = local_url(running.url, backend.settings.hostname)
+    try:
+        overview = await overview_of(backend, backend.engine.place, url)
+    except KedgeError as error:
+        print(f"kedge: {printable(str(error))}", file=sys.stderr)
+        return
+    said = [f"kedge: {printable(line)}\n" for line in lines(overview)]
+    # At once, so that no other line gets between them.
+    sys.stderr.write("".join(said))
+    sys.stderr.flush()

@@ -133,7 +133,7 @@ class DirectoryNotFound(NotFound):
     """There is no such directory."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("Directory", path)
+        super().__init__("Directory", path, "name a folder that exists, or create it")
         self.path = path
 
 

@@ -1,11 +1,17 @@
 """User and assistant messages as on the wire; their parts are in `parts`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from kedge.domain.failures import Failure
 from kedge.domain.parts import Part
 from kedge.domain.sessions import FileDiff, TokenCount
 from kedge.domain.values import Value
+
+if TYPE_CHECKING:
+    # That of Python 3.11 knows no default; type checkers bring the newer one with them.
+    from typing_extensions import TypeVar
+else:
+    from typing import TypeVar
 
 
 class MessageModel(Value, frozen=True, kw_only=True):
@@ -93,8 +99,18 @@ class AssistantMessage(Value, tag_field="role", tag="assistant", frozen=True, kw
 Message = UserMessage | AssistantMessage
 
 
-class MessageWithParts(Value, frozen=True, kw_only=True):
+if TYPE_CHECKING:
+    MessageT = TypeVar("MessageT", bound=Message, covariant=True, default=Message)
+else:
+    MessageT = TypeVar("MessageT", bound=Message, covariant=True)
+
+
+class MessageWithParts(Value, Generic[MessageT], frozen=True, kw_only=True):
     """A message and its parts, ordered by part id."""
 
-    info: Message
+    info: MessageT
     parts: list[Part]
+
+
+Answer: TypeAlias = MessageWithParts[AssistantMessage]
+"""The last message of an answer."""

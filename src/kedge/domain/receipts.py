@@ -2,9 +2,18 @@
 
 import base64
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from kedge.domain.values import Value
+
+RevertStrategy: TypeAlias = Literal["merge", "overwrite", "abort"]
+"""What to do with a path that others changed too: keep their changes and leave alone what cannot be
+told apart, put it back all the same, or as the first, but do nothing at all if there is a
+conflict."""
+
+RevertScope: TypeAlias = Literal["all", "messages", "files"]
+"""What goes back: messages and files, only messages (files stay as they are), or only files
+(messages stay to be seen)."""
 
 
 class ReceiptOutcome(StrEnum):
@@ -62,7 +71,7 @@ class Receipt(Value, frozen=True, kw_only=True):
     """What was not looked at, and what else a person should know."""
     applied: bool
     """False if it only says what would be done."""
-    strategy: str
+    strategy: RevertStrategy
 
 
 def receipt_entry(

@@ -1,5 +1,6 @@
 """A session as on the wire; its titles and slugs are made in `naming`."""
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from kedge.domain.permissions import PermissionRule
@@ -115,3 +116,30 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     def worktree(self) -> str:
         """The root of the worktree that the directory lies in."""
         return self.directory.removesuffix(f"/{self.path}") if self.path else self.directory
+
+
+class Tail(Value, frozen=True, kw_only=True):
+    """Messages that a revert took out of a session."""
+
+    id: str
+    messageID: str
+    """The first message that was taken out, or the one that lost its last parts."""
+    partID: str | None = None
+    """The first part that was taken out, if the message stayed."""
+    time: int
+    """When it was."""
+    messages: int
+    """How many whole messages it holds."""
+    snapshot: str | None = None
+    """The worktree as it was before the revert, if a snapshot could be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A place where the words were found."""
+
+    session: SessionInfo
+    messageID: str | None
+    """None when the title matched."""
+    partID: str | None
+    excerpt: str

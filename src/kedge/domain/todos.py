@@ -1,5 +1,7 @@
 """The todo list that a session keeps; who may change it is the engine's concern."""
 
+from dataclasses import dataclass
+
 from kedge.domain.values import Value
 
 
@@ -9,3 +11,13 @@ class Todo(Value, frozen=True, kw_only=True):
     content: str
     status: str
     priority: str
+
+
+@dataclass(frozen=True, slots=True)
+class TodoVersion:
+    """One state the todo list was in."""
+
+    version: int
+    messageID: str | None
+    time: int
+    todos: list[Todo]

@@ -4,6 +4,7 @@ What `encode` accepts, `decode` reads. Keys that a value does not know survive i
 """
 
 import functools
+import json
 import math
 import re
 from typing import Any, NoReturn, TypeVar, overload
@@ -12,6 +13,7 @@ import msgspec
 
 from kedge.domain.errors import InvalidInput
 from kedge.domain.extras import Json, gather, plain, shape_of
+from kedge.domain.mismatches import Mismatch, Way, mismatch, path
 from kedge.domain.text import mend_escapes, nested_deeper_than, utf8
 from kedge.domain.values import EXTRA_KEY, Value
 
@@ -29,6 +31,8 @@ _SURROGATE_ESCAPE = re.compile(rb"\\u[dD]")
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * len(str(_MAX_INT))
 
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+_NOT_UTF8 = "malformed JSON: it is not UTF-8"
 _PROBLEMS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _encoder = msgspec.json.Encoder()
 
@@ -73,6 +77,8 @@ def decode(raw: str | bytes, type: object) -> object:
         _check_depth(text)
         if _has_long_number(text):
             _check_numbers(msgspec.json.decode(text))
+    except msgspec.DecodeError as error:
+        raise _why(text, type) from error
     except _PROBLEMS as error:
         _refuse(error)
     return value
@@ -106,7 +112,7 @@ def convert(obj: object, type: object) -> object:
 
 def _check_depth(text: bytes) -> None:
     if nested_deeper_than(MAX_DEPTH, text):
-        raise InvalidInput(f"Nested more than {MAX_DEPTH} levels deep")
+        raise InvalidInput(_TOO_DEEP)
 
 
 def _has_long_number(text: bytes) -> bool:
@@ -114,25 +120,56 @@ def _has_long_number(text: bytes) -> bool:
 
 
 def _check_numbers(obj: Json) -> None:
-    pending = [obj]
+    pending: list[tuple[Way, Json]] = [((), obj)]
     while pending:
         match pending.pop():
-            case dict() as members:
-                pending.extend(members.values())
-            case list() as items:
-                pending.extend(items)
-            case float() as number if not math.isfinite(number):
-                raise InvalidInput(f"Expected a finite number, got {number}")
-            case int() as number if not _MIN_INT <= number <= _MAX_INT:
-                raise InvalidInput("Expected an integer of at most 64 bits, got a larger one")
+            case way, dict() as members:
+                pending.extend(((*way, key), each) for key, each in members.items())
+            case way, list() as items:
+                pending.extend(((*way, at), each) for at, each in enumerate(items))
+            case way, float() as number if not math.isfinite(number):
+                raise _misfit(Mismatch(way=way, expected="a finite number", found=str(number)))
+            case way, int() as number if not _MIN_INT <= number <= _MAX_INT:
+                expected, found = "a whole number of at most 64 bits", "a larger one"
+                raise _misfit(Mismatch(way=way, expected=expected, found=found))
+
+
+def _why(text: bytes, type: object) -> InvalidInput:
+    """What is wrong with a text that the decoder refused, in words."""
+    try:
+        obj = json.loads(text.decode(), parse_int=_short_int)
+        _check_numbers(obj)
+    except InvalidInput as error:
+        return error
+    except json.JSONDecodeError as error:
+        return InvalidInput(f"malformed JSON{_place(error)}")
+    except UnicodeError:
+        return InvalidInput(_NOT_UTF8)
+    except RecursionError:
+        return InvalidInput(_TOO_DEEP)
+    shape = shape_of(type)
+    return _misfit(mismatch(gather(obj, shape), shape))
+
+
+def _short_int(digits: str) -> int:
+    # The rest would only make a large number larger, and Python reads no more than 4300.
+    return int(digits[:30])
+
+
+def _place(error: json.JSONDecodeError) -> str:
+    if error.pos >= len(error.doc.rstrip()):
+        return ": it ends too early"
+    return f" in line {error.lineno}, column {error.colno}"
+
+
+def _misfit(found: Mismatch) -> InvalidInput:
+    return InvalidInput(str(found), field=path(found.way) or None)
 
 
 def _refuse(error: Exception) -> NoReturn:
     match error:
         case RecursionError():
-            raise InvalidInput(f"Nested more than {MAX_DEPTH} levels deep") from error
+            raise InvalidInput(_TOO_DEEP) from error
         case UnicodeError():
-            raise InvalidInput("JSON is malformed: it is not UTF-8") from error
-    # The path is written by msgspec like this: Expected `str`, got `int` - at `$.parts[0].text`
-    _, _, path = str(error).partition(" - at `")
-    raise InvalidInput(str(error), field=path.removesuffix("`") or None) from error
+            raise InvalidInput(_NOT_UTF8) from error
+    raise InvalidInput(str(error)) from error

@@ -19,7 +19,7 @@ from kedge.store.verbs.places import (
     path_place,
     session_page,
 )
-from kedge.store.verbs.search import query_words, search_sessions
+from kedge.store.verbs.search import search_sessions
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_TIME, _LAST_TIME = -(2**62), 2**62
+_KIND = "sessions"
+"""What the cursors of the pages are of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,22 +47,14 @@ class Listing:
     limit: int = 100
     cursor: str | None = None
 
-    @property
-    def kind(self) -> str:
-        """What the cursors of its pages are of."""
-        return "sessions" if self.search is None else "found"
-
 
 async def read_page(
     engine: "Engine", listing: Listing, look: Callable[[SessionPage], list[T]]
 ) -> tuple[list[T], str | None]:
     """What is to be seen on a page, and the cursor of the next one."""
     find = await _finding(engine, listing)
-    if find is None:
-        return [], None
-
     found, more = await engine.store.scan(partial(_looked_at, find, look))
-    return found, more.text(listing.kind) if more else None
+    return found, more.text(_KIND) if more else None
 
 
 def _looked_at(
@@ -89,9 +83,9 @@ async def place_of(engine: "Engine", listing: Listing) -> str:
     return path_place(check_text(project, "project"), below)
 
 
-async def _finding(engine: "Engine", listing: Listing) -> ScriptMaker[SessionPage] | None:
-    """The script that finds a page; None if nothing can be on it."""
-    after = None if listing.cursor is None else PageCursor.parse(listing.cursor, listing.kind)
+async def _finding(engine: "Engine", listing: Listing) -> ScriptMaker[SessionPage]:
+    """The script that finds a page."""
+    after = None if listing.cursor is None else PageCursor.parse(listing.cursor, _KIND)
     roots = check_flag(listing.roots, "roots")
     archived = check_flag(listing.archived, "archived")
     start = _bound(listing.start, "start", _FIRST_TIME)
@@ -100,11 +94,9 @@ async def _finding(engine: "Engine", listing: Listing) -> ScriptMaker[SessionPag
     place = await place_of(engine, listing)
     find: Callable[..., Script[SessionPage]] = session_page
     if listing.search is not None:
-        words = query_words(check_text(listing.search, "search"))
-        if not words:
-            return None
+        query = check_text(listing.search, "search")
         await engine.upkeep.index()
-        find = partial(search_sessions, words)
+        find = partial(search_sessions, query)
     return partial(
         find,
         place,

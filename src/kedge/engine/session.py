@@ -17,16 +17,17 @@ from kedge.domain.messages import Message, MessageModel, MessageWithParts
 from kedge.domain.naming import fork_title, slug
 from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from kedge.domain.permissions import PermissionRule
-from kedge.domain.receipts import Receipt
+from kedge.domain.receipts import Receipt, RevertScope, RevertStrategy
 from kedge.domain.sessions import (
     NO_TOKENS,
     FileDiff,
     ForkOrigin,
     SessionInfo,
     SessionTime,
+    Tail,
 )
 from kedge.domain.status import SessionStatus
-from kedge.domain.todos import Todo
+from kedge.domain.todos import Todo, TodoVersion
 from kedge.domain.trees import TreeEntry
 from kedge.engine.holding import inherit, release
 from kedge.engine.inputs import (
@@ -54,8 +55,8 @@ from kedge.store.verbs.sessions import (
     touched,
 )
 from kedge.store.verbs.spans import changes_of, snapshot_at
-from kedge.store.verbs.tails import Tail, list_tails, restore_tail
-from kedge.store.verbs.todos import TodoVersion, get_todos, put_todos, todo_history
+from kedge.store.verbs.tails import list_tails, restore_tail
+from kedge.store.verbs.todos import get_todos, put_todos, todo_history
 from kedge.store.verbs.turns import store_message
 
 if TYPE_CHECKING:
@@ -234,10 +235,10 @@ class Session:
         message_id: str,
         part_id: str | None = None,
         *,
-        strategy: str = "merge",
+        strategy: RevertStrategy = "merge",
         dry_run: bool = False,
         files: Sequence[str | bytes | os.PathLike[str]] | None = None,
-        scope: str = "all",
+        scope: RevertScope = "all",
     ) -> Receipt:
         """Take the session's changes since a message or part out of the files, and hide what came
         since; the next prompt makes it final, `unrevert` takes it back.

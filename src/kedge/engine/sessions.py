@@ -10,12 +10,12 @@ from kedge.domain import wire
 from kedge.domain.ids import check_id
 from kedge.domain.naming import default_title, slug
 from kedge.domain.permissions import PermissionRule
-from kedge.domain.sessions import NO_TOKENS, ModelRef, SessionInfo, SessionTime
+from kedge.domain.sessions import NO_TOKENS, ModelRef, SearchHit, SessionInfo, SessionTime
 from kedge.engine.inputs import check_limit, check_text, check_values
 from kedge.engine.listing import Listing, place_of, read_page
 from kedge.engine.session import Session
 from kedge.store.cursors import PageCursor
-from kedge.store.verbs.search import SearchHit, query_words, search
+from kedge.store.verbs.search import query_words, search
 from kedge.store.verbs.sessions import (
     create_session,
     deleted_sessions,
@@ -142,7 +142,7 @@ class Sessions:
         id, `path` those at or below a path in the project, `everywhere` those of all projects.
         `roots` and `archived` are True (only those), False (none of those) or None (all). `start`
         leaves out what did not change since, `before` what did. With `search`, only sessions that
-        hold these words are listed, title matches first.
+        have it in their title, or hold its words, are listed.
         """
         listing = Listing(
             directory=directory,

@@ -13,17 +13,22 @@ import msgspec
 
 from kedge.domain import wire
 from kedge.domain.errors import NotFound, SnapshotError
+from kedge.domain.events import EventProperties, MessageUpdated, SessionDiff, frame, read_frame
 from kedge.domain.ids import check_id
 from kedge.domain.messages import UserMessage
+from kedge.domain.receipts import LEFT
 from kedge.domain.sessions import FileDiff, SessionInfo
 from kedge.domain.values import Value
+from kedge.engine.diffs.diffs import ROOM
+from kedge.engine.events import Event
 from kedge.engine.inputs import check_limit
 from kedge.engine.listing import Listing, read_page
 from kedge.engine.session import Session
 from kedge.store.cursors import PageCursor
 from kedge.store.script import Script
-from kedge.store.verbs.changes import StoredChange
+from kedge.store.verbs.changes import StoredChange, family_changes
 from kedge.store.verbs.messages import MessageText, get_message, message_page
+from kedge.store.verbs.plans import pending_plans
 from kedge.store.verbs.projects import get_project
 from kedge.store.verbs.sessions import child_texts, fork_texts, get_session, get_session_text
 from kedge.store.verbs.spans import changes_of_turn
@@ -35,6 +40,10 @@ if TYPE_CHECKING:
 _REVERTED = '"revert":{'
 _CHANGED = '"diffs":[{'
 _PROMPT = '{"role":"user"'
+_MARKS = {MessageUpdated.type: _CHANGED, SessionDiff.type: '"diff":[{'}
+"""By the type of an event, what says that it tells of changes."""
+_EVENT_ROOM = 256 * 1024
+"""Bytes of patch text in one event."""
 _FEW = 100
 """A page of so many messages is read at once: a thread would fight with the loop for longer."""
 
@@ -159,7 +168,7 @@ async def _filled(
     changed = [at for at, each in enumerate(messages) if _is_changed_prompt(each.info)]
     if changed:
         prompts = [wire.decode(messages[at].info, UserMessage) for at in changed]
-        shown = await _with_patches(engine, session_id, prompts)
+        shown = await _with_patches(engine, session_id, prompts, ROOM)
         for at, prompt in zip(changed, shown, strict=True):
             filled[at] = replace(messages[at], info=wire.encode(prompt))
     return filled
@@ -169,12 +178,66 @@ def _is_changed_prompt(info: str) -> bool:
     return _CHANGED in info and info.startswith(_PROMPT)
 
 
+async def told(engine: "Engine", event: Event) -> Event:
+    """An event as clients are told it: with the patches that are not stored, as far as there is
+    room for them."""
+    if not lacks_patches(event):
+        return event
+    id, properties = read_frame(event.payload)
+    match properties:
+        case MessageUpdated(info=UserMessage() as prompt):
+            (info,) = await _with_patches(engine, properties.sessionID, [prompt], _EVENT_ROOM)
+            filled: EventProperties = msgspec.structs.replace(properties, info=info)
+        case SessionDiff():
+            diff = await _undone(engine, properties.sessionID, properties.diff)
+            filled = msgspec.structs.replace(properties, diff=diff)
+        case _:
+            return event
+    return replace(event, payload=frame(id, filled))
+
+
+def lacks_patches(event: Event) -> bool:
+    """Whether an event tells of changes; this is quick, and to tell them is not."""
+    mark = _MARKS.get(event.type)
+    return mark is not None and mark in event.payload
+
+
+async def _undone(engine: "Engine", session_id: str, diffs: list[FileDiff]) -> list[FileDiff]:
+    """What a revert took out, with patches as long as it is pending."""
+    try:
+        info, changes = await engine.store.scan(partial(_undone_changes, session_id, diffs))
+        (found,) = await engine.diffs.texts_of_turns(Session(engine, info), [changes], _EVENT_ROOM)
+    except (NotFound, SnapshotError):
+        # Removed meanwhile, or no longer to be read: what was stored still tells what happened.
+        return diffs
+    return _patched(diffs, found)
+
+
+def _undone_changes(
+    session_id: str, diffs: list[FileDiff]
+) -> Script[tuple[SessionInfo, list[StoredChange]]]:
+    """The session, and the changes that the pending revert with these diffs took out."""
+    info = yield from get_session(session_id)
+    plans = [each for each in (yield from pending_plans(session_id)) if each.data.diffs == diffs]
+    if not plans or (boundary := plans[-1].data.boundary) is None:
+        return info, []
+    plan = plans[-1]
+    left = {entry.path_bytes for entry in plan.data.receipt.files if entry.outcome in LEFT}
+    changes = yield from family_changes(session_id, boundary.pos, from_part=boundary.part_id)
+    undone = [
+        change
+        for change in changes
+        if change.timeline < plan.timeline and change.path_from(plan.worktree) not in {None, *left}
+    ]
+    return info, undone
+
+
 async def _with_patches(
-    engine: "Engine", session_id: str, prompts: Sequence[UserMessage]
+    engine: "Engine", session_id: str, prompts: Sequence[UserMessage], room: int
 ) -> list[UserMessage]:
     try:
         info, turns = await engine.store.scan(partial(_turns, session_id, prompts))
-        diffs = await engine.diffs.texts_of_turns(Session(engine, info), turns)
+        diffs = await engine.diffs.texts_of_turns(Session(engine, info), turns, room)
     except (NotFound, SnapshotError):
         # Removed meanwhile, or no longer to be read: what was stored is still an answer.
         return list(prompts)
@@ -196,9 +259,18 @@ def _with(prompt: UserMessage, diffs: Sequence[FileDiff]) -> UserMessage:
     """A prompt with patches, and else just what is stored and was told; a file that a revert has
     put back since has none."""
     assert prompt.summary is not None
-    patches = {each.file: each.patch for each in diffs}
-    filled = [
-        msgspec.structs.replace(each, patch=patches.get(each.file)) for each in prompt.summary.diffs
+    filled = _patched(prompt.summary.diffs, diffs)
+    return msgspec.structs.replace(
+        prompt, summary=msgspec.structs.replace(prompt.summary, diffs=filled)
+    )
+
+
+def _patched(stored: Sequence[FileDiff], found: Sequence[FileDiff]) -> list[FileDiff]:
+    """Stored diffs, each with the patch of the one that it is the outline of."""
+    patches: dict[FileDiff, list[str | None]] = {}
+    for each in found:
+        patches.setdefault(msgspec.structs.replace(each, patch=None), []).append(each.patch)
+    return [
+        msgspec.structs.replace(each, patch=same.pop(0)) if (same := patches.get(each)) else each
+        for each in stored
     ]
-    summary = msgspec.structs.replace(prompt.summary, diffs=filled)
-    return msgspec.structs.replace(prompt, summary=summary)

@@ -52,6 +52,8 @@ class Worktree:
 
 def find_directory(directory: str | os.PathLike[str]) -> str:
     """The real path of an existing directory."""
+    if directory == "":
+        raise InvalidInput("the directory is an empty text; this folder is '.'", field="directory")
     real = real_path(directory)
     if not os.path.isdir(real):
         raise DirectoryNotFound(os.fspath(directory))

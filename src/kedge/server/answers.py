@@ -42,6 +42,13 @@ def json_text(text: str, status: int = 200, headers: Iterable[tuple[str, str]] =
     return Answer(text.encode(), status, JSON, raw)
 
 
+def incomplete(is_incomplete: bool) -> list[tuple[str, str]]:
+    """The headers of an answer from which something is missing that could not be told."""
+    if not is_incomplete:
+        return []
+    return [("x-incomplete", "true"), ("access-control-expose-headers", "X-Incomplete")]
+
+
 TRUE = Answer(b"true")
 NOTHING = Answer(b"", 204, b"")
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kedge.domain.errors import CannotListen
-from kedge.server.gate import Gate
+from kedge.server.gate import App
 from kedge.server.overflow import Overflow
 from kedge.server.settings import ServerSettings
 
@@ -39,11 +39,9 @@ _END_PATIENCE = 0.5
 
 def listening_socket(settings: ServerSettings) -> socket.socket:
     """A socket of our own: granian's would share its port with any other server."""
+    family, address = find_address(settings.hostname, settings.port)
     try:
-        (family, kind, _, _, address), *_ = socket.getaddrinfo(
-            settings.hostname, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        made = socket.socket(family, kind)
+        made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise CannotListen(f"{settings.hostname} is no address of this machine: {error}") from None
     try:
@@ -59,6 +57,17 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
         ) from None
     made.setblocking(False)
     return made
+
+
+def find_address(hostname: str, port: int) -> tuple[int, Any]:
+    """The family and address of a name."""
+    try:
+        (family, _, _, _, address), *_ = socket.getaddrinfo(
+            hostname, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise CannotListen(f"{hostname} is no address of this machine: {error}") from None
+    return family, address
 
 
 def _limit_silence(listener: socket.socket) -> None:
@@ -81,7 +90,7 @@ def url_of(hostname: str, listener: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def http_server(app: Gate, listener: socket.socket) -> AsyncIterator[Callable[[], None]]:
+async def http_server(app: App, listener: socket.socket) -> AsyncIterator[Callable[[], None]]:
     connections = _connections()
     overflow = Overflow(listener, connections)
     server = _server(app, listener, connections)
@@ -127,7 +136,7 @@ def _descriptors() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _server(app: Gate, listener: socket.socket, connections: int) -> "Server":
+def _server(app: App, listener: socket.socket, connections: int) -> "Server":
     from granian._granian import SocketHolder
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings

@@ -98,7 +98,7 @@ def _open(component: Json) -> None:
 def _operation(route: Route, schemas: Mapping[Any, Json]) -> Json:
     operation: Json = {
         "operationId": route.operation,
-        "tags": [route.path.split("/")[1]],
+        "tags": [route.path.split("/")[1] or "kedge"],
         "summary": route.summary,
         "parameters": [*_in_path(route), *_in_query(route)],
         "responses": _responses(route, schemas),

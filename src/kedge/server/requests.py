@@ -1,5 +1,6 @@
 """A request as handlers see it: decoded, with the place and the session that it speaks of."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -8,11 +9,13 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from msgspec import inspect
 
 from kedge.agent.surroundings import Surroundings
 from kedge.domain import wire
 from kedge.domain.errors import InvalidId, InvalidInput
 from kedge.domain.ids import check_id
+from kedge.domain.mismatches import mismatch, path
 from kedge.engine.engine import Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
@@ -135,7 +138,7 @@ def parsed_query(raw: bytes) -> dict[str, str]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise BadRequest(f"Expected one value, got several\n  at [{wire.encode(twice)}]", "Query")
+        raise BadRequest(f"{path((twice,))}: expected one value; found several", "Query")
     return found
 
 
@@ -143,18 +146,28 @@ def query_value(asked: Mapping[str, str], kind: type[Q]) -> Q:
     """The query as a value; keys that it does not know are ignored."""
     try:
         return msgspec.convert(asked, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadRequest(str(error), "Query") from None
+    except msgspec.ValidationError:
+        found = mismatch(asked, inspect.type_info(kind), strict=False)
+        raise BadRequest(str(found), "Query") from None
 
 
 def body_value(raw: bytes, kind: Any, may_be_absent: bool) -> Any:  # noqa: ANN401 - a union is no type
     """The body as a value."""
     if not raw.strip():
         if not may_be_absent:
-            raise BadRequest("Expected object, got undefined", "Payload")
+            raise BadRequest(f"the body is missing; expected an object{_hint(kind)}", "Payload")
         raw = b"{}"
     check_values(raw)
     try:
         return wire.decode(raw, kind)
     except InvalidInput as error:
-        raise BadRequest(str(error), "Payload") from None
+        raise BadRequest(f"{error}{_hint(kind, error.field)}", "Payload") from None
+
+
+def _hint(kind: Any, field: str | None = None) -> str:  # noqa: ANN401 - a union is no type
+    """The shape of a body that people get wrong as a whole, on a line of its own."""
+    example: dict[str, Any] = getattr(kind, "EXAMPLE", {})
+    if not example or (field is not None and field.partition("[")[0] not in example):
+        return ""
+    # What is wrong deep inside says enough.
+    return "" if "." in (field or "") else f"\n  send {json.dumps(example)}"

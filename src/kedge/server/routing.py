@@ -26,7 +26,7 @@ class Route:
 
     method: str
     path: str
-    """With parameters in braces: `/session/{sessionID}`."""
+    """With parameters in braces: `/session/{sessionID}`. A last `*` stands for all that follows."""
     operation: str
     """OpenCode's operation id, or one of kedge's own that begins with `kedge.`."""
     handler: Handler
@@ -153,14 +153,16 @@ class Router:
         """The routes of a path by method, none if there is no such path; and its parameters."""
         node: _Node | None = self._root
         parameters: dict[str, str] = {}
+        rest: _Node | None = None
         for part in _segments(path):
             assert node is not None
+            rest = node.below.get("*", rest)
             exact = node.below.get(part) or node.below.get(part.lower())
             if exact is None and node.parameter is not None:
                 parameters[node.parameter.name] = part
                 exact = node.parameter
             if exact is None:
-                return {}, {}
+                return (rest.routes if rest is not None else {}), {}
             node = exact
         assert node is not None
         return node.routes, parameters

@@ -6,11 +6,11 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from kedge.server.serving import serving
+from kedge.server.serving import Running, serving
 
 _STOP_PATIENCE = 4.0
 """Seconds until a server that was told to stop leaves, whatever still runs: everything that was
@@ -22,20 +22,22 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGE = 4 * 1024 * 1024
 
 
-async def run(announce: Callable[[str], None], **options: Any) -> None:  # noqa: ANN401 - as `serving`
-    """Serve until a signal says to stop; `announce` is told the address when it answers."""
+async def run(
+    announce: Callable[[Running], None],
+    explain: Callable[[Running], Coroutine[Any, Any, None]],
+    **options: Any,  # noqa: ANN401 - as `serving`
+) -> None:
+    """Serve until a signal says to stop; `announce` is told of the server when it answers, and
+    `explain` right afterwards, beside what clients want."""
     _keep_memory()
     stop = Stop()
     stop.listen()
-    try:
-        async with serving(**options) as running:
-            stop.is_interruptible = False
-            announce(running.url)
-            await stop.wanted.wait()
-    except asyncio.CancelledError:
-        # It was told to stop before it had started.
-        if not stop.wanted.is_set():
-            raise
+    async with serving(**options) as running:
+        stop.is_starting = False
+        announce(running)
+        explaining = asyncio.create_task(explain(running))
+        await stop.wanted.wait()
+        explaining.cancel()
 
 
 def _keep_memory() -> None:
@@ -52,10 +54,10 @@ class Stop:
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
-        self.is_interruptible = True
-        """Whether the server still starts, which can be broken off."""
+        self.is_starting = True
+        """Whether nothing was promised yet, so that there is nothing to end: a start may wait for a
+        locked database in threads that cannot be told to stop."""
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
         self._was_said = False
 
     def listen(self) -> None:
@@ -67,19 +69,17 @@ class Stop:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._was_said:
+        if self.is_starting:
+            # Not by way of a buffer: another thread may be writing into it.
+            os.write(2, b"kedge: interrupted before it had started\n")
+        if self._was_said or self.is_starting:
             _leave(128 + number)
         self._was_said = True
         timer = threading.Timer(_STOP_PATIENCE, _leave, (0,))
         timer.daemon = True
         timer.start()
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._heed)
-
-    def _heed(self) -> None:
-        self.wanted.set()
-        if self.is_interruptible and self._task is not None:
-            self._task.cancel()
+            self._loop.call_soon_threadsafe(self.wanted.set)
 
 
 def _leave(code: int) -> None:

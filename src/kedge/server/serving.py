@@ -18,6 +18,7 @@ from kedge.server.backend import Backend
 from kedge.server.commands import adopting
 from kedge.server.gate import Gate
 from kedge.server.http import http_server, listening_socket, url_of
+from kedge.server.request_log import RequestLog
 from kedge.server.routes import ALL
 from kedge.server.settings import ServerSettings
 from kedge.server.streams import Streams, streaming
@@ -53,7 +54,9 @@ async def serving(
     door = Door()
     async with AsyncExitStack() as parts:
         # The last is ended first.
-        stop_accepting = await parts.enter_async_context(http_server(Gate(door, chosen), listener))
+        gate = Gate(door, chosen)
+        app = RequestLog(gate) if chosen.log_requests else gate
+        stop_accepting = await parts.enter_async_context(http_server(app, listener))
         parts.push_async_callback(door.close)
         engine = await parts.enter_async_context(
             open_engine(

@@ -35,6 +35,8 @@ class ServerSettings:
     max_body: int = _LARGEST_BODY
     """Bytes that a prompt or part may have; other requests 1 MiB at most."""
 
+    log_requests: bool = False
+    """Whether each request is a line in the log `kedge.server.requests`."""
     commands_may_grant: bool = True
     """Whether what this process started, and with it commands of the agent, may answer, allow and
     start things like other clients. `kedge serve` lets them not; a program that serves beside other

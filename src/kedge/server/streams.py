@@ -18,6 +18,7 @@ from kedge.domain.events import (
 )
 from kedge.engine.engine import Engine
 from kedge.engine.events import Event, Subscription
+from kedge.engine.texts import lacks_patches, told
 from kedge.server.answers import Receive, Send, Stream
 from kedge.server.frames import Frame
 from kedge.server.listener import Listener
@@ -38,7 +39,12 @@ _RECOVERY_IS_NEWS = 60.0
 """Seconds after the start in which listeners are told what was recovered."""
 _LOOK = 1.0
 """Seconds between two looks whether the database is still there."""
-_FLUSH_PATIENCE = 0.5
+_FLUSH_PATIENCE = 1.0
+"""Seconds that an answer waits for the events before it; longer than those wait for patches."""
+_PATCH_PATIENCE = 0.5
+"""Seconds that events wait for the patches of one."""
+_PATCH_REST = 10.0
+"""Seconds without patches after some took longer."""
 _SETTLING = 0.06
 """Seconds in which clients read what was sent."""
 
@@ -69,6 +75,8 @@ class Streams:
         self._listeners: dict[Listener, None] = {}
         self._round: asyncio.TimerHandle | None = None
         self._last_round = 0.0
+        self._patches_from = 0.0
+        """When patches are made again."""
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
 
     def __len__(self) -> int:
@@ -153,20 +161,22 @@ class Streams:
         )
         found = [each for each in await self._engine.store.scan(script) if each.seq <= until]
         position = found[-1].seq if found else until
-        return self._joined(map(self._engine.events.event_of, found), directory), position
+        events = [await self._told(self._engine.events.event_of(each)) for each in found]
+        return self._joined(events, directory), position
 
     async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
         """What a listener has to hear that was there before this server was started."""
         if monotonic() - self._started < _RECOVERY_IS_NEWS:
             for session in list(self._engine.recovery.cut_off):
-                events = await events_of_recovery(self._engine, session)
+                made_up = await events_of_recovery(self._engine, session)
+                events = [await self._told(each) for each in made_up]
                 yield self._joined(events, directory)
 
     async def follow(self, events: Subscription) -> None:
         """Take in what happens."""
         async for event in events:
             try:
-                self._take(event)
+                self._take(await self._told(event))
             except Exception:  # noqa: BLE001 - one bad event must not end all streams
                 _log.exception("an event cannot be told: %.200s", event.payload)
 
@@ -181,6 +191,19 @@ class Streams:
                     _log.error("streams are dropped: %s", error)
                 for listener in self._listeners:
                     listener.drop()
+
+    async def _told(self, event: Event) -> Event:
+        """An event with its patches, unless they take too long: others wait behind it."""
+        if not lacks_patches(event) or monotonic() < self._patches_from:
+            return event
+        try:
+            async with asyncio.timeout(_PATCH_PATIENCE):
+                return await told(self._engine, event)
+        except TimeoutError:
+            self._patches_from = monotonic() + _PATCH_REST
+        except Exception:  # noqa: BLE001 - what happened is told all the same
+            _log.exception("the patches of an event cannot be told: %.200s", event.payload)
+        return event
 
     def _take(self, event: Event) -> None:
         if self._is_for_clients(event):

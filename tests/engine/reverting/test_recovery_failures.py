@@ -17,6 +17,7 @@ from kedge.domain.errors import LeaseLost, RootBusy, SnapshotError, SnapshotStor
 from kedge.domain.events import SessionStatusChanged
 from kedge.domain.failpoints import armed
 from kedge.domain.messages import AssistantMessage
+from kedge.domain.receipts import RevertScope
 from kedge.domain.status import Busy, Idle
 from kedge.engine.engine import Engine
 from kedge.engine.reverting import locking, recovering
@@ -49,7 +50,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def interrupted(
-    engine: Engine, folder: Path, point: str = "after-apply", scope: str = "all"
+    engine: Engine, folder: Path, point: str = "after-apply", scope: RevertScope = "all"
 ) -> Session:
     """A session of which a revert got as far as a point: it had made a file and changed another."""
     put(folder / "old", "before\n")

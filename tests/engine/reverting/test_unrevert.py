@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.domain.receipts import Receipt
+from kedge.domain.receipts import Receipt, RevertScope
 from kedge.engine.engine import Engine
 from tests.engine.places import stored_log
 from tests.engine.reverting.scene import lines, names, put, shell, told, tree, turn
@@ -42,7 +42,7 @@ async def test_revert_and_unrevert_give_the_same_tree(any_engine: Engine, folder
 
 @pytest.mark.parametrize("scope", ["all", "files"])
 async def test_folders_that_a_revert_made_go_with_it(
-    engine: Engine, folder: Path, scope: str
+    engine: Engine, folder: Path, scope: RevertScope
 ) -> None:
     """Unless somebody uses them by then."""
     put(folder / "deep" / "er" / "file", "1\n")
@@ -191,7 +191,7 @@ async def test_an_unrevert_that_met_a_conflict_can_be_made_again(
 
 @pytest.mark.parametrize("scope", ["all", "files"])
 async def test_reverts_go_on_from_an_unrevert_that_met_a_conflict(
-    engine: Engine, folder: Path, scope: str
+    engine: Engine, folder: Path, scope: RevertScope
 ) -> None:
     """Back to before the session as ever; the next prompt makes what is missing final."""
     file = folder / "deep" / "a"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from kedge.domain.receipts import ReceiptOutcome
-from kedge.engine.undo.planning import Strategy, plan
+from kedge.engine.undo.planning import plan
 from kedge.engine.undo.safety import ONLY_COPY
 from kedge.engine.undo.segments import PathHistory, Segment, Source
 from kedge.snapshot.files.looking import is_same
@@ -35,7 +35,7 @@ def judge(world: Happened, undoing: Undoing) -> None:
     """Fail if anything is not as promised."""
     judge_plan(world, undoing)
     judge_files(world, undoing)
-    if undoing.strategy is not Strategy.OVERWRITE:
+    if undoing.strategy != "overwrite":
         for entry in undoing.plan.entries:
             _check_deletion(world, undoing, entry.path)
 
@@ -50,7 +50,7 @@ def judge_files(world: Happened, undoing: Undoing) -> None:
     """Fail if somebody lost work, or nothing was undone where it could be."""
     for entry in undoing.plan.entries:
         _check_said(undoing, entry.path, entry.outcome)
-        if undoing.strategy is Strategy.OVERWRITE:
+        if undoing.strategy == "overwrite":
             _check_overwritten(undoing, entry.path, entry.outcome)
         else:
             _check_boundary(world, undoing, entry.path)
@@ -76,7 +76,7 @@ def _check_plan(world: Happened, undoing: Undoing) -> None:
             assert isinstance(state, Absent | Present)
             assert isinstance(state, Absent) or state.blob in world.blobs.keys() | again.contents
     conflicts = [e for e in again.entries if e.outcome is ReceiptOutcome.CONFLICT]
-    if undoing.strategy is Strategy.ABORT and conflicts:
+    if undoing.strategy == "abort" and conflicts:
         assert not again.steps
         assert not again.folders
 
@@ -124,7 +124,7 @@ def _check_overwritten(undoing: Undoing, path: bytes, outcome: ReceiptOutcome) -
 
 def _check_boundary(world: Happened, undoing: Undoing, path: bytes) -> None:
     """(a) Nobody else touched the path, nor made a folder or a file of it: it is as it was."""
-    if undoing.strategy is Strategy.ABORT and not undoing.plan.steps:
+    if undoing.strategy == "abort" and not undoing.plan.steps:
         return
     if _is_withheld(undoing, path):
         return
@@ -159,7 +159,7 @@ def _others(world: Happened, undoing: Undoing) -> Iterator[Record]:
 
 def _check_replayed(world: Happened, undoing: Undoing, path: bytes) -> None:
     """(b) Others changed other slots: what is left is what they alone would have made of it."""
-    if undoing.strategy is Strategy.ABORT and not undoing.plan.steps:
+    if undoing.strategy == "abort" and not undoing.plan.steps:
         return
     own = [each for each in undoing.records[path] if each.source is not Source.SHARED]
     others = [each for each in _others(world, undoing) if each.path == path]

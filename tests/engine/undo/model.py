@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kedge.engine.undo.planning import Plan, Strategy, plan
+from kedge.domain.receipts import RevertStrategy
+from kedge.engine.undo.planning import Plan, plan
 from kedge.engine.undo.segments import PathHistory, Segment, Source
 from kedge.snapshot.values import Absent
 from tests.engine.undo.documents import Lines
@@ -62,7 +63,7 @@ class Undoing:
     records: Mapping[bytes, list[Record]]
     histories: list[PathHistory]
     made: list[bytes]
-    strategy: Strategy
+    strategy: RevertStrategy
     plan: Plan
     before: Tree
     after: Tree
@@ -114,7 +115,7 @@ class World:
             session.changes = [each for each in session.changes if each.number <= session.boundary]
             session.pending, session.boundary = [], None
 
-    def revert(self, name: str, boundary: int, strategy: Strategy = Strategy.MERGE) -> Undoing:
+    def revert(self, name: str, boundary: int, strategy: RevertStrategy = "merge") -> Undoing:
         """Undo what a session did after the boundary; moves the boundary of a pending revert."""
         session = self.sessions[name]
         # All that it did was before its revert, and so is every place in its messages.
@@ -126,7 +127,7 @@ class World:
         session.boundary = boundary
         return undoing
 
-    def unrevert(self, name: str, strategy: Strategy = Strategy.MERGE) -> Undoing:
+    def unrevert(self, name: str, strategy: RevertStrategy = "merge") -> Undoing:
         """Undo the pending revert."""
         session = self.sessions[name]
         since = self.now if session.reverted_at is None else session.reverted_at
@@ -135,9 +136,7 @@ class World:
         session.pending, session.boundary = [], None
         return undoing
 
-    def revert_files(
-        self, name: str, boundary: int, strategy: Strategy = Strategy.MERGE
-    ) -> Undoing:
+    def revert_files(self, name: str, boundary: int, strategy: RevertStrategy = "merge") -> Undoing:
         """Undo what a session did, as one more change of it: its messages stay."""
         self.prompt(name)
         session = self.sessions[name]
@@ -178,7 +177,7 @@ class World:
         )
 
     def _undo(
-        self, session: Session, changes: list[Record], *, since: int, strategy: Strategy
+        self, session: Session, changes: list[Record], *, since: int, strategy: RevertStrategy
     ) -> Undoing:
         records, histories = self.histories(session, changes)
         made = [folder for folder, number in session.made.items() if number > since]

@@ -6,12 +6,13 @@ All in memory: what is looked at is the planner alone.
 import os
 import stat
 from collections.abc import Mapping
+from typing import get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from kedge.engine.undo.planning import Strategy
+from kedge.domain.receipts import RevertStrategy
 from kedge.engine.undo.segments import Source
 from kedge.snapshot.values import Absent, Present
 from tests.engine.undo.documents import SLOTS, document, slots_of, split
@@ -28,7 +29,7 @@ LONGEST = 12
 choices = st.integers(0, 999)
 paths = st.sampled_from(PATHS)
 sources = st.sampled_from([Source.DECLARED, Source.OBSERVED])
-strategies = st.sampled_from([Strategy.MERGE, Strategy.MERGE, *Strategy])
+strategies = st.sampled_from(["merge", "merge", *get_args(RevertStrategy)])
 
 
 class Editors(RuleBasedStateMachine):
@@ -97,20 +98,20 @@ class Editors(RuleBasedStateMachine):
         self.do(who, {path: new}, Source.OBSERVED)
 
     @rule(who=choices, back=st.integers(0, 8), strategy=strategies)
-    def revert(self, who: int, back: int, strategy: Strategy) -> None:
+    def revert(self, who: int, back: int, strategy: RevertStrategy) -> None:
         """Revert a session, or move the boundary of its revert."""
         name = self.session(who)
         judge(self.world, self.world.revert(name, self.boundary(name, back), strategy))
 
     @precondition(lambda self: any(each.pending for each in self.world.sessions.values()))
     @rule(who=choices, strategy=strategies)
-    def unrevert(self, who: int, strategy: Strategy) -> None:
+    def unrevert(self, who: int, strategy: RevertStrategy) -> None:
         """Undo a session's revert."""
         reverted = [name for name, each in self.world.sessions.items() if each.pending]
         judge(self.world, self.world.unrevert(reverted[who % len(reverted)], strategy))
 
     @rule(who=choices, back=st.integers(0, 8), strategy=strategies)
-    def revert_files(self, who: int, back: int, strategy: Strategy) -> None:
+    def revert_files(self, who: int, back: int, strategy: RevertStrategy) -> None:
         """Take a session's changes back and go on."""
         name = self.session(who)
         self.world.prompt(name)

@@ -3,12 +3,13 @@
 import stat
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import pytest
 
 from kedge.domain.errors import InvariantBroken, ObjectMissing
-from kedge.engine.undo.planning import Entry, Plan, Strategy, plan
+from kedge.domain.receipts import RevertStrategy
+from kedge.engine.undo.planning import Entry, Plan, plan
 from kedge.engine.undo.segments import PathHistory, Segment, Source
 from kedge.snapshot.disk import Blocked, Disk, Folder, Obstacle
 from kedge.snapshot.values import Absent, Outcome, Present
@@ -52,7 +53,7 @@ def segmented(*segments: Seen, disk: Disk) -> PathHistory:
 
 
 def planned(
-    *histories: PathHistory, strategy: Strategy = Strategy.MERGE, made: Iterable[bytes] = ()
+    *histories: PathHistory, strategy: RevertStrategy = "merge", made: Iterable[bytes] = ()
 ) -> Plan:
     """The plan for some paths."""
     return plan(histories, BLOBS.__getitem__, strategy=strategy, made_folders=made)
@@ -213,7 +214,7 @@ def test_deletion_after_another_session() -> None:
 
 def test_shared_alone() -> None:
     """What calls of several sessions changed is left, whatever the strategy, and told."""
-    for strategy in Strategy:
+    for strategy in get_args(RevertStrategy):
         found = planned(history(b"f", A, B, disk=B, source=Source.SHARED), strategy=strategy)
         assert (only(found).outcome, only(found).source, found.steps) == ("shared", "observed", ())
         assert "cannot be told whose change it is" in (only(found).reason or "")
@@ -262,7 +263,7 @@ def test_source(sources: list[Source], source: str) -> None:
 def test_obstacles() -> None:
     """What no snapshot can hold is left, with the outcome and the reason that came with it."""
     for outcome in (Outcome.CONFLICT, Outcome.SKIPPED):
-        for strategy in (Strategy.MERGE, Strategy.OVERWRITE):
+        for strategy in ("merge", "overwrite"):
             disk = Obstacle(outcome, "there is a socket")
             found = planned(history(b"f", A, B, disk=disk), strategy=strategy)
             assert only(found).outcome.value == outcome.value
@@ -307,7 +308,7 @@ def test_folder_with_other_files() -> None:
     """No file is put where a folder is in which anything stays."""
     disk = Folder(frozenset([b"d/x", b"d/y"]))
     paths = [history(b"d", A, NONE, disk=disk), history(b"d/x", NONE, B, disk=B)]
-    for strategy in (Strategy.MERGE, Strategy.OVERWRITE):
+    for strategy in ("merge", "overwrite"):
         found = planned(*paths, strategy=strategy)
         assert said(found) == {b"d": "conflict", b"d/x": "deleted"}
         assert found.folders == ()
@@ -373,7 +374,7 @@ def test_overwrite() -> None:
         history(b"nothing", A, B, A, disk=C),
         history(b"removed", A, B, disk=NONE),
         history(b"same", A, B, disk=A),
-        strategy=Strategy.OVERWRITE,
+        strategy="overwrite",
     )
     assert said(found) == {
         b"changed": "restored",
@@ -389,10 +390,10 @@ def test_overwrite() -> None:
 def test_abort() -> None:
     """`abort` does nothing at all if one path is in conflict, and says so at every other."""
     fine = [history(b"f", A, B, disk=B), history(b"g", A, B, disk=A)]
-    assert said(planned(*fine, strategy=Strategy.ABORT)) == {b"f": "restored", b"g": "unchanged"}
+    assert said(planned(*fine, strategy="abort")) == {b"f": "restored", b"g": "unchanged"}
     merging = history(b"m", LONG, SESSION, disk=BOTH)
     conflict = history(b"h", A, B, disk=C)
-    found = planned(*fine, merging, conflict, strategy=Strategy.ABORT, made=[b"d"])
+    found = planned(*fine, merging, conflict, strategy="abort", made=[b"d"])
     assert (found.steps, found.contents, found.folders) == ((), {}, ())
     assert [(entry.outcome.value, entry.reason) for entry in found.entries] == [
         ("skipped", "nothing was done, because other files conflict"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kedge.domain.receipts import ReceiptOutcome
-from kedge.engine.undo.planning import Entry, Strategy, plan
+from kedge.engine.undo.planning import Entry, plan
 from kedge.engine.undo.segments import PathHistory, Segment, Source
 from kedge.snapshot.values import Present
 from tests.engine.undo.model import Record, Session, Undoing
@@ -145,7 +145,7 @@ class Model(Ledger):
         return Foreseen(
             undoing=undoing,
             entries=sorted((*planned.entries, *left), key=lambda entry: entry.path),
-            applied=not (wanted.strategy is Strategy.ABORT and has_conflict),
+            applied=not (wanted.strategy == "abort" and has_conflict),
         )
 
     def _history(self, member: Member, path: bytes, own: Sequence[Own]) -> PathHistory:

@@ -6,7 +6,6 @@ from typing import TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from kedge.engine.undo.planning import Strategy
 from tests.engine.undo.documents import SLOTS
 from tests.engine.undo.whole_talks import Wanted
 
@@ -190,7 +189,7 @@ def _work() -> st.SearchStrategy[Action]:
 
 
 def _reverts() -> st.SearchStrategy[Action]:
-    strategy = st.sampled_from([Strategy.MERGE] * 6 + [Strategy.OVERWRITE, Strategy.ABORT])
+    strategy = st.sampled_from(["merge"] * 6 + ["overwrite", "abort"])
     scope = st.sampled_from(["all"] * 8 + ["files", "messages"])
     some = st.lists(st.sampled_from(PATHS), min_size=1, max_size=2, unique=True).map(tuple)
     files = _weighted((9, st.none()), (1, some))

@@ -17,7 +17,6 @@ from kedge.engine.growing import ToolCall
 from kedge.engine.session import Session
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
-from kedge.engine.undo.planning import Strategy
 from kedge.engine.undo.segments import Source
 from kedge.snapshot.files.looking import is_same
 from kedge.snapshot.values import Absent, Present
@@ -307,7 +306,7 @@ class Run:
             session.revert,
             message,
             part,
-            strategy=wanted.strategy.value,
+            strategy=wanted.strategy,
             scope=wanted.scope,
             files=files,
         )
@@ -367,7 +366,7 @@ class Run:
 
     def _check_deletions(self, undoing: Undoing) -> None:
         """Deleted is only what the session made itself, and nobody whose change counts changed."""
-        if undoing.strategy is Strategy.OVERWRITE:
+        if undoing.strategy == "overwrite":
             return
         others = [
             row

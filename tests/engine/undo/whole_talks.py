@@ -3,7 +3,7 @@ leaves of them."""
 
 from dataclasses import dataclass, field, replace
 
-from kedge.engine.undo.planning import Strategy
+from kedge.domain.receipts import RevertScope, RevertStrategy
 from tests.engine.undo.model import Record
 from tests.engine.undo.trees import prefixes
 
@@ -57,8 +57,8 @@ class Talk:
 class Wanted:
     """How a revert is to be done."""
 
-    strategy: Strategy = Strategy.MERGE
-    scope: str = "all"
+    strategy: RevertStrategy = "merge"
+    scope: RevertScope = "all"
     files: tuple[bytes, ...] | None = None
 
     @property

@@ -68,21 +68,21 @@ class Diffs:
         return await self._read(session, changes, self._with_patches)
 
     async def texts_of_turns(
-        self, session: "Session", turns: Sequence[Sequence[StoredChange]]
+        self, session: "Session", turns: Sequence[Sequence[StoredChange]], room: int
     ) -> list[list[FileDiff]]:
-        """What the changes of each turn come to; with at most `ROOM` bytes of patches in all."""
+        """What the changes of each turn come to; with at most so many bytes of patches in all."""
         worktrees = {change.worktree for turn in turns for change in turn}
         projects = await self._projects(session, worktrees)
 
         def read() -> list[list[FileDiff]]:
-            room = ROOM
+            left = room
             found = []
             with self.archives.reading(projects) as blobs:
                 contents = Contents(blobs)
                 for turn in turns:
                     changes = net_changes(turn, session.worktree, contents)
-                    diffs = self._with_patches(changes, contents.get, room)
-                    room -= sum(map(_size, diffs))
+                    diffs = self._with_patches(changes, contents.get, left)
+                    left -= sum(map(_size, diffs))
                     found.append(diffs)
             return found
 

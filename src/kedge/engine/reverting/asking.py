@@ -2,34 +2,26 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from kedge.domain.errors import InvalidInput
+from kedge.domain.receipts import RevertScope, RevertStrategy
 from kedge.engine.diffs.paths import find_path
 from kedge.engine.inputs import check_flag, check_list
-from kedge.engine.undo.planning import Strategy
 from kedge.store.verbs.plans import is_among
 
-E = TypeVar("E", bound=StrEnum)
+W = TypeVar("W", bound=str)
 
-
-class Scope(StrEnum):
-    """What goes back."""
-
-    ALL = "all"
-    MESSAGES = "messages"
-    """Files are left as they are."""
-    FILES = "files"
-    """Messages stay to be seen."""
+_STRATEGIES: tuple[RevertStrategy, ...] = get_args(RevertStrategy)
+_SCOPES: tuple[RevertScope, ...] = get_args(RevertScope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """How a revert is to be done."""
 
-    strategy: Strategy = Strategy.MERGE
-    scope: Scope = Scope.ALL
+    strategy: RevertStrategy = "merge"
+    scope: RevertScope = "all"
     dry_run: bool = False
     files: tuple[bytes, ...] | None = None
     """Only these, and what is below them; paths from the root of the worktree."""
@@ -56,16 +48,15 @@ def asked(
         else tuple(find_path(each, directory=directory, root=root) for each in chosen)
     )
     return Asked(
-        strategy=_choice(strategy, Strategy, "strategy"),
-        scope=_choice(scope, Scope, "scope"),
+        strategy=_choice(strategy, _STRATEGIES, "strategy"),
+        scope=_choice(scope, _SCOPES, "scope"),
         dry_run=bool(check_flag(dry_run, "dry_run")),
         files=paths,
     )
 
 
-def _choice(given: object, kind: type[E], name: str) -> E:
-    try:
-        return kind(given if isinstance(given, str) else "")
-    except ValueError:
-        words = ", ".join(each.value for each in kind)
-        raise InvalidInput(f"{name} must be one of {words}", field=name) from None
+def _choice(given: object, words: tuple[W, ...], name: str) -> W:
+    for word in words:
+        if given == word:
+            return word
+    raise InvalidInput(f"{name} must be one of {', '.join(words)}", field=name)

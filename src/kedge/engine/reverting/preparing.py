@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import RootBusy, SnapshotError
-from kedge.domain.receipts import Receipt, ReceiptOutcome
-from kedge.engine.reverting.asking import Asked, Scope
+from kedge.domain.receipts import Receipt, ReceiptOutcome, RevertStrategy
+from kedge.engine.reverting.asking import Asked
 from kedge.engine.reverting.folders import missing_folders
 from kedge.engine.reverting.locking import lock_files
 from kedge.engine.reverting.material import Material
 from kedge.engine.reverting.noting import notes_of
 from kedge.engine.reverting.receipts import receipt_of
 from kedge.engine.timeline.timeline import UNPROTECTED
-from kedge.engine.undo.planning import Entry, Plan, Strategy, plan
+from kedge.engine.undo.planning import Entry, Plan, plan
 from kedge.engine.undo.safety import Content, Facts, content_of
 from kedge.snapshot.async_ordering import AsyncOrdered
 from kedge.snapshot.asynchronous import AsyncSnapshots
@@ -53,7 +53,7 @@ class Prepared:
     order: AsyncOrdered | None = None
     """There if files were looked at."""
 
-    def receipt(self, strategy: Strategy, *, applied: bool) -> Receipt:
+    def receipt(self, strategy: RevertStrategy, *, applied: bool) -> Receipt:
         """What is going to happen."""
         return receipt_of(self.plan.entries, self.notes, strategy, applied=applied)
 
@@ -74,7 +74,7 @@ class Preparing:
         self._material = material
         self._asked = asked
         chosen = sorted(path for path in material.segments if asked.includes(path))
-        self._paths = [] if asked.scope is Scope.MESSAGES else chosen
+        self._paths = [] if asked.scope == "messages" else chosen
 
     @asynccontextmanager
     async def prepared(self, boundary: "Boundary | None") -> AsyncIterator[Prepared]:
@@ -100,7 +100,7 @@ class Preparing:
     def _left(self) -> list[Entry]:
         material = self._material
         paths = sorted(material.segments.keys() - set(self._paths))
-        reason = _LEFT if self._asked.scope is Scope.MESSAGES else _NOT_ASKED
+        reason = _LEFT if self._asked.scope == "messages" else _NOT_ASKED
         return [*material.left(paths, reason), *material.untouchable()]
 
     async def _look_and_plan(self, stack: AsyncExitStack) -> Prepared:

@@ -4,8 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from kedge.domain.receipts import Receipt, ReceiptEntry, ReceiptOutcome, receipt_entry
-from kedge.engine.undo.planning import Entry, Strategy
+from kedge.domain.receipts import (
+    Receipt,
+    ReceiptEntry,
+    ReceiptOutcome,
+    RevertStrategy,
+    receipt_entry,
+)
+from kedge.engine.undo.planning import Entry
 from kedge.snapshot.values import Outcome, Result
 from kedge.store.verbs.plans import PlanStep, StepOutcome
 
@@ -17,19 +23,19 @@ KNOWN = {ReceiptOutcome.RESTORED, ReceiptOutcome.RECREATED, ReceiptOutcome.DELET
 """After these a session knows what a path holds: it held it before."""
 
 
-def nothing_done(strategy: Strategy, *notes: str) -> Receipt:
+def nothing_done(strategy: RevertStrategy, *notes: str) -> Receipt:
     """There was nothing to do."""
-    return Receipt(files=[], notes=list(notes), applied=False, strategy=strategy.value)
+    return Receipt(files=[], notes=list(notes), applied=False, strategy=strategy)
 
 
 def receipt_of(
-    entries: Iterable[Entry], notes: Iterable[str], strategy: Strategy, *, applied: bool
+    entries: Iterable[Entry], notes: Iterable[str], strategy: RevertStrategy, *, applied: bool
 ) -> Receipt:
     """What a plan is going to do."""
     files = [
         receipt_entry(entry.path, entry.outcome, entry.reason, entry.source) for entry in entries
     ]
-    return Receipt(files=files, notes=list(notes), applied=applied, strategy=strategy.value)
+    return Receipt(files=files, notes=list(notes), applied=applied, strategy=strategy)
 
 
 def corrected(planned: Receipt, results: Mapping[bytes, Result]) -> Receipt:

@@ -11,7 +11,7 @@ from kedge.domain.receipts import LEFT, Receipt
 from kedge.domain.sessions import FileDiff, SessionSummary
 from kedge.domain.status import Idle
 from kedge.engine.diffs.summaries import Summaries
-from kedge.engine.reverting.asking import Asked, Scope
+from kedge.engine.reverting.asking import Asked
 from kedge.engine.reverting.carrying import carry_out
 from kedge.engine.reverting.diffing import reverted_diff
 from kedge.engine.reverting.leasing import Lease, leased
@@ -20,7 +20,6 @@ from kedge.engine.reverting.preparing import Prepared, Preparing
 from kedge.engine.reverting.receipts import nothing_done
 from kedge.engine.reverting.recovering import Unfinished
 from kedge.engine.timeline.formats import declared_data, stored
-from kedge.engine.undo.planning import Strategy
 from kedge.snapshot.values import State
 from kedge.store.verbs.boundaries import Boundary, find_boundary
 from kedge.store.verbs.changes import Home
@@ -82,10 +81,10 @@ class Reverts:
             material = await self._of_revert(session, boundary)
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(boundary) as prepared:
-                if asked.strategy is Strategy.ABORT and prepared.has_conflict:
+                if asked.strategy == "abort" and prepared.has_conflict:
                     return prepared.receipt(asked.strategy, applied=False)
                 data = await self._revert_data(session, boundary, asked, material, prepared)
-                kind: PlanKind = "files" if asked.scope is Scope.FILES else "revert"
+                kind: PlanKind = "files" if asked.scope == "files" else "revert"
                 return await self._carry_out(session, lease, kind, data, prepared)
 
     async def unrevert(self, session: "Session") -> Receipt:
@@ -93,7 +92,7 @@ class Reverts:
         await session.refresh()
         if not await self._engine.store.read(partial(open_plans, session.id)):
             await self._check_idle(session)
-            return nothing_done(Strategy.MERGE)
+            return nothing_done("merge")
         return await to_the_end(self._unrevert(session))
 
     async def _unrevert(self, session: "Session") -> Receipt:
@@ -102,7 +101,7 @@ class Reverts:
             await session.refresh()
             material = await material_of_unrevert(self._engine.store, session.id, session.worktree)
             if not material.pending:
-                return nothing_done(Strategy.MERGE)
+                return nothing_done("merge")
             asked = Asked()
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(None) as prepared:
@@ -147,7 +146,7 @@ class Reverts:
         first = session.info.revert
         taken = prepared.snapshot.id if prepared.snapshot else None
         diffs = await self._diffs(session, material, prepared)
-        summary = session.info.summary if asked.scope is Scope.FILES else _summed(diffs)
+        summary = session.info.summary if asked.scope == "files" else _summed(diffs)
         plain = self._data(prepared.receipt(asked.strategy, applied=True), prepared)
         return msgspec.structs.replace(
             plain,
@@ -158,7 +157,7 @@ class Reverts:
             summary=summary,
             before=session.info.summary,
             diffs=diffs,
-            leaves_files=asked.scope is Scope.MESSAGES,
+            leaves_files=asked.scope == "messages",
             files=None if asked.files is None else list(asked.files),
         )
 

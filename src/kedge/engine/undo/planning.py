@@ -7,11 +7,10 @@ session, an unrevert what a revert wrote, and moving the boundary both.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
 from kedge.domain.errors import InvariantBroken, ObjectMissing
-from kedge.domain.receipts import ReceiptOutcome
+from kedge.domain.receipts import ReceiptOutcome, RevertStrategy
 from kedge.engine.undo.merging import Contents
 from kedge.engine.undo.placing import folders_to_remove, placed
 from kedge.engine.undo.safety import Facts, check, taken_by
@@ -22,17 +21,6 @@ from kedge.snapshot.values import Present
 
 _Needs: TypeAlias = dict[bytes, tuple[Copy, ...]]
 _NOTHING: _Needs = {}
-
-
-class Strategy(StrEnum):
-    """What to do with paths that others changed too."""
-
-    MERGE = "merge"
-    """Keep what others changed; leave alone what cannot be told apart."""
-    OVERWRITE = "overwrite"
-    """Put every path back, whatever others changed in it."""
-    ABORT = "abort"
-    """As `MERGE`, but do nothing at all if there is a conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +51,7 @@ def plan(
     histories: Sequence[PathHistory],
     read: Callable[[str], bytes],
     *,
-    strategy: Strategy = Strategy.MERGE,
+    strategy: RevertStrategy = "merge",
     made_folders: Iterable[bytes] = (),
     facts: Facts | None = None,
     has: Callable[[str], bool] | None = None,
@@ -76,7 +64,7 @@ def plan(
     _check_paths(histories)
     contents = Contents(read)
     ordered = sorted(histories, key=lambda each: each.path)
-    by_overwriting = strategy is Strategy.OVERWRITE
+    by_overwriting = strategy == "overwrite"
     wishes = [overwritten(each) if by_overwriting else merged(each, contents) for each in ordered]
     wishes = placed(wishes if has is None else [_possible(wish, contents, has) for wish in wishes])
     known = facts or Facts.of(ordered)
@@ -85,7 +73,7 @@ def plan(
     else:
         wishes, needs = _checked(wishes, ordered, known, contents)
     folders = folders_to_remove(wishes, made_folders)
-    if strategy is Strategy.ABORT and any(_is_conflict(wish) for wish in wishes):
+    if strategy == "abort" and any(_is_conflict(wish) for wish in wishes):
         wishes, folders = [_aborted(wish) for wish in wishes], ()
     steps = _steps(wishes, needs)
     return Plan(

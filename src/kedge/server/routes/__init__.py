@@ -14,6 +14,7 @@ from kedge.server.routes import (
     listing,
     messages,
     models,
+    overview,
     projects,
     reverting,
     sessions,
@@ -23,6 +24,7 @@ from kedge.server.routes import (
 from kedge.server.routing import Route
 
 _AREAS = (
+    overview,
     health,
     sessions,
     listing,

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kedge.engine.checkout import changes
-from kedge.server.answers import Answer, json
+from kedge.engine.checkout import Status, Uncounted, changes
+from kedge.server.answers import Answer, incomplete, json
 from kedge.server.finding import Kind, Match, find_files, find_text
 from kedge.server.paths import FileContent, FileNode, list_folder, read_content
 from kedge.server.requests import NoBody, NoQuery, Request
@@ -47,13 +47,17 @@ class SymbolQuery(msgspec.Struct, frozen=True):
     query: str
 
 
-class FileStatus(msgspec.Struct, frozen=True):
+class FileStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """How a file differs from the last commit."""
 
     path: str
     added: int
     removed: int
-    status: Literal["added", "deleted", "modified"]
+    status: Status
+    uncounted: Uncounted | None = None
+    """Why the lines could not be compared."""
+    path_base64: str | None = None
+    """The very bytes of a name that is not UTF-8."""
 
 
 @routes.get("/file", "file.list", query=PathQuery, answer=list[FileNode])
@@ -72,9 +76,18 @@ async def read_file(request: Request[PathQuery, NoBody]) -> Answer:
 async def file_status(request: Request[NoQuery, NoBody]) -> Answer:
     """The files that differ from the last commit."""
     found = await aside(partial(changes, request.directory))
-    return json(
-        [FileStatus(each.file, each.additions, each.deletions, each.status) for each in found]
-    )
+    files = [
+        FileStatus(
+            each.file,
+            each.additions,
+            each.deletions,
+            each.status,
+            each.uncounted,
+            each.path_base64,
+        )
+        for each in found.files
+    ]
+    return json(files, headers=incomplete(found.is_incomplete))
 
 
 @routes.get("/find", "find.text", query=PatternQuery, answer=list[Match])

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
-from kedge.domain.sessions import FileDiff, SessionInfo
+from kedge.domain.sessions import FileDiff, SessionInfo, Tail
 from kedge.domain.trees import TreeEntry
 from kedge.domain.values import Value
 from kedge.engine.session import Session
@@ -19,7 +19,6 @@ from kedge.server.paths import LARGEST_FILE, FileContent, content_of
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.routes.listing import next_page
 from kedge.server.routing import Routes
-from kedge.store.verbs.tails import Tail
 
 routes = Routes()
 
@@ -162,4 +161,4 @@ def _path(query: PastQuery) -> str | bytes:
     try:
         return base64.b64decode(query.pathBase64, validate=True)
     except binascii.Error:
-        raise BadRequest('Expected base64\n  at ["pathBase64"]', "Query") from None
+        raise BadRequest("pathBase64: expected base64", "Query") from None

@@ -159,6 +159,7 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("GET", "/api/provider/{providerID}", "v2.provider.get"),
     ),
     "folders are listed by GET /file": (("GET", "/api/fs/list", "v2.fs.list"),),
+    "files are read by GET /file/content": (("GET", "/api/fs/read/*", "v2.fs.read"),),
     "kedge does not steer terminal UIs": (
         ("POST", "/tui/append-prompt", "tui.appendPrompt"),
         ("POST", "/tui/open-help", "tui.openHelp"),

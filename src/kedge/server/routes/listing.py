@@ -199,5 +199,5 @@ def _limit(text: str | None) -> int:
     if number is None or number < 0:
         return MAX_LIMIT
     if not number.is_integer():
-        raise BadRequest(f'Expected an integer, got {text}\n  at ["limit"]', "Query")
+        raise BadRequest(f"limit: expected a whole number; found {text}", "Query")
     return min(int(number), MAX_LIMIT)

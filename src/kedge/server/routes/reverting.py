@@ -1,11 +1,9 @@
 """Reverts: take back what a session did since a message, look first, and put it back again."""
 
-from typing import Literal
-
 import msgspec
 
 from kedge.domain.events import SessionUpdated
-from kedge.domain.receipts import Receipt
+from kedge.domain.receipts import Receipt, RevertScope, RevertStrategy
 from kedge.domain.sessions import SessionInfo
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
@@ -26,14 +24,14 @@ class RevertBody(msgspec.Struct, frozen=True, kw_only=True):
 
     messageID: str
     partID: str | None = None
-    strategy: Literal["merge", "overwrite", "abort"] = "merge"
+    strategy: RevertStrategy = "merge"
     """What to do with a file where the session's changes and those of others cannot be told apart:
     leave it alone, put it back all the same, or do nothing at all."""
     dryRun: bool = False
     """Only say what would be done."""
     files: list[str] | None = None
     """Only these and what is below them, seen from the session's directory."""
-    scope: Literal["all", "messages", "files"] = "all"
+    scope: RevertScope = "all"
     """What goes back."""
 
 

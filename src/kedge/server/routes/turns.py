@@ -1,7 +1,7 @@
 """Turns: prompts, a person's own commands, and the end of either."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -66,6 +66,9 @@ class SubtaskInput(Value, tag_field="type", tag="subtask", frozen=True, kw_only=
 
 class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt; what it leaves out is the configuration's to say."""
+
+    EXAMPLE: ClassVar = {"parts": [{"type": "text", "text": "..."}]}
+    """Shown to whoever sends `{"text": ...}` or a mere string."""
 
     parts: list[TextInput | FileInput | AgentInput | SubtaskInput]
     messageID: str | None = None

@@ -5,8 +5,17 @@ from typing import Annotated
 
 import msgspec
 
-from kedge.engine.checkout import Branches, Change, Mode, branches, changes, patches, raw_patch
-from kedge.server.answers import Answer, json
+from kedge.engine.checkout import (
+    Branches,
+    Change,
+    Changes,
+    Mode,
+    branches,
+    changes,
+    patches,
+    raw_patch,
+)
+from kedge.server.answers import Answer, incomplete, json
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes
 from kedge.snapshot.repository.asking import aside
@@ -33,7 +42,7 @@ async def get_branches(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.get("/vcs/status", "vcs.status", answer=list[Change])
 async def get_status(request: Request[NoQuery, NoBody]) -> Answer:
     """The files that differ from the last commit."""
-    return json(await aside(partial(changes, request.directory)))
+    return _told(await aside(partial(changes, request.directory)))
 
 
 @routes.get("/vcs/diff", "vcs.diff", query=DiffQuery, answer=list[Change])
@@ -41,10 +50,16 @@ async def get_diff(request: Request[DiffQuery, NoBody]) -> Answer:
     """What differs from the last commit or the default branch, as a patch for each file."""
     query = request.query
     found = partial(patches, request.directory, query.mode, query.context)
-    return json(await aside(found))
+    return _told(await aside(found))
 
 
 @routes.get("/vcs/diff/raw", "vcs.diff.raw", answer=bytes, media_type=_DIFF)
 async def get_raw_diff(request: Request[NoQuery, NoBody]) -> Answer:
     """What differs from the last commit, as one patch."""
-    return Answer(await aside(partial(raw_patch, request.directory)), type=_DIFF.encode())
+    patch, is_incomplete = await aside(partial(raw_patch, request.directory))
+    headers = tuple((name.encode(), value.encode()) for name, value in incomplete(is_incomplete))
+    return Answer(patch, type=_DIFF.encode(), headers=headers)
+
+
+def _told(found: Changes) -> Answer:
+    return json(found.files, headers=incomplete(found.is_incomplete))

@@ -53,5 +53,10 @@ def _sync_folder(root: Root, path: bytes) -> None:
 def _together(sync: Callable[[T], R], things: Sequence[T]) -> list[R]:
     if len(things) < 2:
         return [sync(thing) for thing in things]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(things))) as pool:
-        return list(pool.map(sync, things))
+    # A share for each thread: handing over one by one takes longer than most syncs.
+    threads = min(_AT_ONCE, len(things))
+    with ThreadPoolExecutor(threads) as pool:
+        shares = list(
+            pool.map(lambda first: [sync(each) for each in things[first::threads]], range(threads))
+        )
+    return [shares[number % threads][number // threads] for number in range(len(things))]

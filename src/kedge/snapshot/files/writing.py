@@ -5,6 +5,7 @@ untouched). Which steps there should be is the caller's concern, and so is holdi
 """
 
 import os
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,9 +34,10 @@ from kedge.snapshot.files.steps import (
 from kedge.snapshot.files.syncing import sync_files, sync_folders
 from kedge.snapshot.values import Absent, Outcome, Present, Result, Uncovered
 
-# Files written, then synced together: enough for the file system to sync them in few commits, and
-# few enough for the smallest limit on open files.
-_BATCH = 32
+_BATCH = 128
+"""Files written, then synced together: enough for the file system to do it in few commits."""
+_SHARE_OF_LIMIT = 8
+"""Each file of a batch is open, and perhaps its folder; others need open files too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,9 @@ class Writer:
                 yield from map(self._delete, run)
             else:
                 writes = list(run)
-                for start in range(0, len(writes), _BATCH):
-                    yield from self._write(writes[start : start + _BATCH])
+                batch = _batch()
+                for start in range(0, len(writes), batch):
+                    yield from self._write(writes[start : start + batch])
 
     def refuse(self, step: Step, reason: str) -> Result:
         """Leave a path as it is; one that is as wanted already needs nothing."""
@@ -238,6 +241,13 @@ class Writer:
         for folder in reversed(self.created[before:]):
             if folders.remove_if_empty(self._root, folder):
                 self.created.remove(folder)
+
+
+def _batch() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _BATCH
+    return max(1, min(_BATCH, limit // _SHARE_OF_LIMIT))
 
 
 def _compare(spot: Spot) -> Result | None:

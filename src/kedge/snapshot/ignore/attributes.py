@@ -2,8 +2,14 @@
 
 It errs on one side only: a line that turns a conversion on counts even if a stronger one turns it
 off again. `False` means that no attribute makes git's bytes differ from those on disk while there
-are as many of them: line ends (`text`, `crlf`, `eol`) are no concern here, because git only ever
-takes carriage returns away on the way in, and only adds some on the way out.
+are as many of them.
+
+Line ends (`text`, `crlf`, `eol`, and the settings `core.autocrlf` and `core.eol`) are no concern.
+An index entry that has the stat data of a file was made in one of two ways: git cleaned the file
+into the blob (`add`, and `status` when it refreshes an entry), which for line ends only takes
+carriage returns away; or it smudged the blob into the file (`checkout`), which only adds some. It
+never did both. So where a blob is as long as its file nothing was taken away or added, whatever
+was configured then and whatever is now. `core.safecrlf` refuses or warns, and changes no byte.
 """
 
 import re

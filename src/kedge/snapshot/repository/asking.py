@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from kedge.domain.child_limits import MIB, ChildLimits
@@ -33,6 +34,10 @@ THREADS = 8
 _ASKING = ThreadPoolExecutor(THREADS, thread_name_prefix="kedge-git")
 
 
+class Stopped(Exception):
+    """Whoever asked has left; raised in the thread that still works for them."""
+
+
 class _Inquiry:
     """One piece of work that asks git, which another thread may stop."""
 
@@ -40,6 +45,11 @@ class _Inquiry:
         self._lock = threading.Lock()
         self._asked: subprocess.Popen[bytes] | None = None
         self._is_stopped = False
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nobody waits for what is found out."""
+        return self._is_stopped
 
     def begin(self, asked: subprocess.Popen[bytes]) -> None:
         """Tell of a git that was started; the one before has ended."""
@@ -98,33 +108,65 @@ async def _over(working: asyncio.Future[Answer]) -> None:
         working.exception()
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What git said, also if it did not come to its end."""
+
+    said: bytes
+    status: int | None
+    """What it ended with; None if it did not begin, was ended for want of time, or said more than
+    was listened to."""
+    is_late: bool = False
+    """Whether the time was used up."""
+
+
 def ask_git(
     git_folder: bytes, *arguments: str, environment: Mapping[str, str], patience: float
 ) -> bytes | None:
     """What git says of a repository, or None if it cannot tell, or not in time."""
+    deadline = time.monotonic() + patience
+    heard = hear_git(git_folder, *arguments, environment=environment, deadline=deadline)
+    return heard.said if heard.status == 0 else None
+
+
+def hear_git(
+    git_folder: bytes,
+    *arguments: str,
+    environment: Mapping[str, str],
+    deadline: float,
+    most: int = _LONGEST_ANSWER,
+    stdin: int = subprocess.DEVNULL,
+) -> Heard:
+    """As much as git says of a repository until the deadline, up to `most` bytes.
+
+    `deadline` is a time of the monotonic clock; `stdin` a descriptor of a file that git reads.
+    Raises `Stopped` in work that was done aside, for a caller that has left.
+    """
     if not _is_readable(git_folder):
-        return None
+        return Heard(b"", None)
     try:
         asked = subprocess.Popen(
             [b"git", b"--no-pager", b"--git-dir=" + git_folder, *map(os.fsencode, arguments)],
             # A folder that stays, and that names no repository when git_folder is none.
             cwd="/",
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
     except OSError:
-        return None
+        return Heard(b"", None)
     with asked:
         try:
             LIMITS.apply(asked.pid)
             if _current.inquiry is not None:
                 _current.inquiry.begin(asked)
-            answer = _hear(asked, time.monotonic() + patience)
+            heard = _hear(asked, deadline, most)
         finally:
             asked.kill()
-    return answer if asked.returncode == 0 else None
+    if _current.inquiry is not None and _current.inquiry.is_stopped:
+        raise Stopped
+    return heard
 
 
 def _is_readable(git_folder: bytes) -> bool:
@@ -165,25 +207,24 @@ def _bare_environment() -> dict[str, str]:
     }
 
 
-def _hear(asked: subprocess.Popen[bytes], deadline: float) -> bytes | None:
+def _hear(asked: subprocess.Popen[bytes], deadline: float, most: int) -> Heard:
     assert asked.stdout is not None
     descriptor = asked.stdout.fileno()
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
-    answer = bytearray()
-    while len(answer) <= _LONGEST_ANSWER:
+    said = bytearray()
+    while len(said) <= most:
         if not waiting.poll(max(0, deadline - time.monotonic()) * 1000):
-            return None
+            return Heard(bytes(said), None, is_late=True)
         piece = os.read(descriptor, 65536)
         if not piece:
-            return _ended(asked, bytes(answer), deadline)
-        answer += piece
-    return None
+            return _ended(asked, bytes(said), deadline)
+        said += piece
+    return Heard(bytes(said[:most]), None)
 
 
-def _ended(asked: subprocess.Popen[bytes], answer: bytes, deadline: float) -> bytes | None:
+def _ended(asked: subprocess.Popen[bytes], said: bytes, deadline: float) -> Heard:
     try:
-        asked.wait(max(0.1, deadline - time.monotonic()))
+        return Heard(said, asked.wait(max(0.1, deadline - time.monotonic())))
     except subprocess.TimeoutExpired:
-        return None
-    return answer
+        return Heard(said, None, is_late=True)

@@ -30,7 +30,7 @@ class GitConfig:
     attributes_file: bytes | None = None
     system_attributes_file: bytes = _SYSTEM_FOLDER + b"/gitattributes"
     converts: bool = True
-    """Whether git may change bytes on their way to a blob, whatever the attributes say."""
+    """Whether git may make other bytes of a file, and as many, whatever the attributes say."""
     ignore_case: bool = False
     object_format: str = "sha1"
     origins: tuple[tuple[bytes, Signature | None], ...] = ()
@@ -71,7 +71,9 @@ def read_config(repository: Repository | None) -> GitConfig:
         excludes_file=_path(repository, last.get(b"core.excludesfile"), b"ignore"),
         attributes_file=_path(repository, last.get(b"core.attributesfile"), b"attributes"),
         system_attributes_file=_system_folder(settings) + b"/gitattributes",
-        converts=not understood or _may_convert(last),
+        # Attributes out of a tree are not read here. Line ends (`core.autocrlf`, `core.eol`) are
+        # no concern: see `kedge.snapshot.ignore.attributes`.
+        converts=not understood or b"attr.tree" in last,
         ignore_case=_is_true(last.get(b"core.ignorecase")),
         object_format=_object_format(last.get(b"extensions.objectformat")),
         origins=tuple(known.items()),
@@ -171,13 +173,6 @@ def _system_folder(settings: Iterable[_Setting]) -> bytes:
         if setting.scope == b"system" and setting.origin:
             return os.path.dirname(setting.origin)
     return _SYSTEM_FOLDER
-
-
-def _may_convert(last: dict[bytes, _Setting]) -> bool:
-    # Line ends that are set without attributes convert nothing today; better to hash in vain.
-    if b"core.eol" in last or b"attr.tree" in last:
-        return True
-    return not _is_false(last.get(b"core.autocrlf"))
 
 
 def _is_false(setting: _Setting | None) -> bool:

@@ -9,11 +9,15 @@ from kedge.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from kedge.store.postgres.connecting import Address, AsyncConnection
 from kedge.store.postgres.failures import translated
 from kedge.store.queries import load_migrations, too_new
+from kedge.store.verbs.search import folded_title
 
 _LOCK = "SELECT pg_advisory_xact_lock(1801806951, 0)"
 _TABLE = (
     "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'kedge_schema'"
 )
+
+_TITLES_FOLDED = 8
+"""The version whose table of titles is filled here: PostgreSQL does not fold as Python does."""
 
 
 async def migrate(address: Address) -> str:
@@ -38,6 +42,8 @@ async def _migrate(connection: AsyncConnection, location: str) -> str:
                 await _check_empty(connection, location)
             for script in migrations[version:]:
                 await connection.execute(script.encode())
+            if 0 < version < _TITLES_FOLDED:
+                await _fold_titles(connection)
             await _finish(connection, version, len(migrations))
     found = await (
         await connection.execute("SELECT value FROM meta WHERE key = 'epoch'")
@@ -45,6 +51,16 @@ async def _migrate(connection: AsyncConnection, location: str) -> str:
     if found is None:
         raise StoreCorrupt(f"{location} has lost its epoch; restore a backup")
     return str(found[0])
+
+
+async def _fold_titles(connection: AsyncConnection) -> None:
+    async with connection.cursor(name="unfolded") as unfolded, connection.cursor() as titles:
+        await unfolded.execute("SELECT id, data FROM session")
+        while found := await unfolded.fetchmany(500):
+            await titles.executemany(
+                "INSERT INTO session_title (session_id, folded) VALUES (%s, %s)",
+                [(id, folded_title(data)) for id, data in found],
+            )
 
 
 async def _check_empty(connection: AsyncConnection, location: str) -> None:

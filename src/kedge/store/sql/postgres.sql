@@ -132,16 +132,18 @@ ORDER BY h.id DESC LIMIT :limit
 
 -- name: search_sessions
 WITH hit AS MATERIALIZED (
-    SELECT session_id, max((kind = 'title')::int) AS titled FROM search_doc
-    WHERE words @@ regexp_replace(:tsquery, '([^ :&]{128})[^ :&]+', '\1', 'g')::tsquery GROUP BY session_id
+    SELECT session_id FROM session_title WHERE strpos(folded, :title) > 0
+    UNION
+    SELECT session_id FROM search_doc
+    WHERE words @@ regexp_replace(:tsquery, '([^ :&]{128})[^ :&]+', '\1', 'g')::tsquery
 )
-SELECT s.data, m.titled, p.time_updated, p.session_id
+SELECT s.data, p.time_updated, p.session_id
 FROM hit m
 JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
 JOIN session s ON s.id = p.session_id
 WHERE (:buckets >> p.bucket::int) & 1 = 1 AND p.time_updated >= :start AND p.time_updated < :before
-    AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
-ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
+    AND (p.time_updated, p.session_id) < (:time, :id)
+ORDER BY p.time_updated DESC, p.session_id DESC
 LIMIT :limit
 
 -- name: seen_put

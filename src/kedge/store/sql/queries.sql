@@ -106,6 +106,13 @@ WHERE p.place = :place AND p.bucket = :bucket AND p.time_updated >= :start
 ORDER BY p.time_updated DESC, p.session_id DESC
 LIMIT :limit
 
+-- name: title_put
+INSERT INTO session_title (session_id, folded) VALUES (:session_id, :folded)
+ON CONFLICT (session_id) DO UPDATE SET folded = excluded.folded WHERE session_title.folded <> excluded.folded
+
+-- name: title_drop
+DELETE FROM session_title WHERE session_id = :session_id
+
 -- ---- messages and parts
 
 -- name: message_get

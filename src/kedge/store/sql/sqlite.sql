@@ -87,18 +87,18 @@ DELETE FROM search_text WHERE rowid = :id
 DELETE FROM search_doc WHERE id = :id
 
 -- name: search_sessions
-SELECT s.data, m.titled, p.time_updated, p.session_id
+SELECT s.data, p.time_updated, p.session_id
 FROM (
-    SELECT d.session_id, max(d.kind = 'title') AS titled
-    FROM search_text JOIN search_doc d ON d.id = search_text.rowid
-    WHERE search_text MATCH :fts GROUP BY d.session_id
+    SELECT session_id FROM session_title WHERE instr(folded, :title) > 0
+    UNION
+    SELECT d.session_id FROM search_text JOIN search_doc d ON d.id = search_text.rowid WHERE search_text MATCH :fts
 ) m
 -- Not the other way round: a place may list every session there is.
 CROSS JOIN session_place p ON p.session_id = m.session_id AND p.place = :place
 JOIN session s ON s.id = p.session_id
 WHERE (:buckets >> p.bucket) & 1 = 1 AND p.time_updated >= :start AND p.time_updated < :before
-    AND (m.titled, p.time_updated, p.session_id) < (:titled, :time, :id)
-ORDER BY m.titled DESC, p.time_updated DESC, p.session_id DESC
+    AND (p.time_updated, p.session_id) < (:time, :id)
+ORDER BY p.time_updated DESC, p.session_id DESC
 LIMIT :limit
 
 -- name: search_hits

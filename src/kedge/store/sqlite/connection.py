@@ -2,6 +2,7 @@
 long."""
 
 import errno
+import logging
 import os
 import sqlite3
 import threading
@@ -10,10 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from kedge.store.sqlite.failures import is_busy, read_only, translated
+from kedge.store.sqlite.failures import holders, is_busy, read_only, translated
+
+_log = logging.getLogger(__name__)
 
 PATIENCE = 60.0
 """Seconds a caller waits for a lock of another process before it gets an error."""
+
+SILENCE = 0.5
+"""Seconds of such a wait after which the log says who is waited for."""
 
 WAL_LIMIT = 4 * 1024 * 1024
 """Bytes of write-ahead log after which a checkpoint is due."""
@@ -76,13 +82,20 @@ def create_file(path: Path) -> None:
 
 def patiently(action: Callable[[], T], path: Path) -> T:
     """Run an action again while somebody else holds a lock; other errors become typed ones."""
-    deadline = time.monotonic() + PATIENCE
+    started = time.monotonic()
+    is_told = False
     while True:
         try:
             return action()
         except sqlite3.Error as error:
-            if not is_busy(error) or time.monotonic() > deadline:
+            waited = time.monotonic() - started
+            if not is_busy(error) or waited > PATIENCE:
                 raise translated(error, path) from error
+        if waited > SILENCE and not is_told:
+            is_told = True
+            _log.warning(
+                "%s is locked by %s; waiting for up to %d seconds", path, holders(path), PATIENCE
+            )
         time.sleep(0.002)
 
 

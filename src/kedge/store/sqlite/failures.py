@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from kedge.domain.errors import (
@@ -16,6 +17,7 @@ from kedge.domain.errors import (
 )
 
 _LITTLE_SPACE = 1024 * 1024
+_PROC = Path("/proc")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -28,7 +30,8 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreBusy(
-                f"another program has kept {path} locked for too long; close it and try again"
+                f"{path} has been locked for too long by {holders(path)}; stop that, or choose"
+                " another data folder, and try again"
             )
         case sqlite3.SQLITE_FULL:
             return _full(path)
@@ -49,6 +52,35 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
             return _full(path)
         case _:
             return StoreUnavailable(f"{path} cannot be used: {error}")
+
+
+def holders(path: Path) -> str:
+    """Which other processes have the database locked for writing, in words.
+
+    Only Linux tells, and not of processes in other containers. The file is not asked itself: to
+    close a descriptor of it would drop the locks that this process has.
+    """
+    files = {_lock_name(Path(f"{path}{end}")) for end in ("", "-shm")} - {None}
+    found: dict[str, None] = {}
+    # There is no such table, or the process has ended since.
+    with suppress(OSError):
+        for line in (_PROC / "locks").read_text("ascii", "replace").splitlines():
+            # 1: POSIX ADVISORY WRITE 4711 08:01:131073 120 120
+            words = line.split()
+            if len(words) > 5 and words[3] == "WRITE" and words[5] in files:
+                with suppress(OSError):
+                    program = (_PROC / words[4] / "comm").read_text("utf-8", "replace").strip()
+                    if int(words[4]) != os.getpid():
+                        found[f"process {words[4]} ({program})"] = None
+    return ", ".join(found) or "another program"
+
+
+def _lock_name(file: Path) -> str | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
 
 
 def _code(error: sqlite3.Error) -> int:

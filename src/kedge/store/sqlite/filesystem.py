@@ -1,5 +1,5 @@
-"""Where a SQLite database must not live: file systems whose locks or shared memory cannot be relied
-on."""
+"""What file systems mean for a SQLite database: where it must not live, because locks or shared
+memory cannot be relied on, and where the kernel tells of writes to it."""
 
 import sys
 from pathlib import Path
@@ -11,9 +11,13 @@ _NETWORK = {
     "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4",
     "ocfs2", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "webdav",
 }  # fmt: skip
+_TELLING = {
+    "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs",
+}  # fmt: skip
+_MOUNTS = Path("/proc/self/mounts")
 
 
-def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
+def refuse_network(path: Path, mounts: Path = _MOUNTS) -> None:
     """Raise if the folder is on a file system that other machines may change too."""
     kind = filesystem_of(path, mounts)
     if kind in _NETWORK:
@@ -21,6 +25,12 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None
             f"{path} is on a network file system ({kind}), where SQLite loses data; set"
             " KEDGE_DATA_DIR to a local folder, or use PostgreSQL through KEDGE_DATABASE_URL"
         )
+
+
+def tells_of_writes(path: Path, mounts: Path = _MOUNTS) -> bool:
+    """Whether inotify tells of every write to files of the folder that this process has open for
+    writing; on an overlay it does, as such files are above it."""
+    return filesystem_of(path, mounts) in _TELLING
 
 
 def filesystem_of(path: Path, mounts: Path) -> str | None:

@@ -11,13 +11,14 @@ from kedge._version import __version__
 from kedge.domain.errors import StoreCorrupt, StoreTooNew
 from kedge.store.queries import load_migrations, too_new
 from kedge.store.sqlite.connection import configure, open_file, patiently
+from kedge.store.verbs.search import folded_title
 
 _APPLICATION_ID = 0x6B656467  # "kedg"
 
 
 def migrate(path: Path) -> str:
     """Apply what is missing, in one transaction; gives the database's epoch."""
-    connection = open_file(path, wait=5.0)
+    connection = open_file(path, wait=0.1)
     try:
         # Before anything is changed: the file may be another program's.
         patiently(lambda: _version_now(connection, path, len(load_migrations("sqlite"))), path)
@@ -36,6 +37,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> str:
             version = _version(connection, path, len(migrations))
             if 0 < version < len(migrations):
                 _put_copy_aside(path, version)
+            connection.create_function("folded_title", 1, folded_title)
             for script in migrations[version:]:
                 for statement in statements(script):
                     connection.execute(statement)

@@ -30,12 +30,12 @@ from kedge.store.sqlite.connection import connect, create_file, patiently
 from kedge.store.sqlite.failures import is_busy, translated
 from kedge.store.sqlite.file import OpenFile
 from kedge.store.sqlite.filesystem import refuse_network
+from kedge.store.sqlite.log_watch import LogWatch
 from kedge.store.sqlite.migrate import migrate
 from kedge.store.waiting import to_the_end
 
 _log = logging.getLogger(__name__)
 
-_POLL = 0.025
 _SCANNERS = 2
 _COMMITS_PER_LOOK = 32
 _LONGEST_TURN = 0.001
@@ -69,7 +69,8 @@ class SqliteStore:
         self._on_commit: OnCommit = lambda events: None
         self._on_foreign_commit: OnForeignCommit = lambda: None
         self._watchers = 0
-        self._watching: asyncio.Task[None] | None = None
+        self._watch: LogWatch | None = None
+        self._seen_version: int | None = None
 
     @classmethod
     async def open(cls, path: Path, ids: IdMaker) -> "SqliteStore":
@@ -137,21 +138,20 @@ class SqliteStore:
 
     def watch(self) -> None:
         self._watchers += 1
-        if self._watching is None:
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
+        if self._watch is None:
+            self._seen_version = None
+            self._watch = LogWatch(Path(f"{self._path}-wal"), self._look_for_commits)
 
     def unwatch(self) -> None:
         self._watchers -= 1
-        if self._watchers == 0 and self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        if self._watchers == 0:
+            self._end_watch()
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        if self._watching is not None:
-            self._watching.cancel()
+        self._end_watch()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -293,17 +293,22 @@ class SqliteStore:
             self._commits = 0
             self._checkpoints.look()
 
-    async def _watch(self) -> None:
-        seen = None
-        while True:
-            try:
-                (version,) = self._inline.execute("PRAGMA data_version").fetchone()
-            except sqlite3.Error as error:
-                # Somebody repairs the log after a crash, or worse: the next look tells.
-                if not is_busy(error):
-                    _log.warning("cannot look for commits in %s: %s", self._path, error)
-            else:
-                if version != seen:
-                    seen = version
-                    self._on_foreign_commit()
-            await asyncio.sleep(_POLL)
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _look_for_commits(self) -> bool:
+        """See whether anybody else has committed since the last look; tells if so."""
+        try:
+            (version,) = self._inline.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error as error:
+            # Somebody repairs the log after a crash, or worse: the next look tells.
+            if not is_busy(error):
+                _log.warning("cannot look for commits in %s: %s", self._path, error)
+            return False
+        if version == self._seen_version:
+            return False
+        self._seen_version = version
+        self._on_foreign_commit()
+        return True

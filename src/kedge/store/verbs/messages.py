@@ -8,7 +8,7 @@ import msgspec
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, MessageNotFound
 from kedge.domain.events import MessageRemoved, MessageUpdated
-from kedge.domain.messages import AssistantMessage, Message, MessageWithParts, UserMessage
+from kedge.domain.messages import Answer, AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
 from kedge.store.rows import (
@@ -44,6 +44,10 @@ class MessageText:
     def decoded(self) -> MessageWithParts:
         """The message as a value."""
         return wire.decode("".join(self.pieces()), MessageWithParts)
+
+    def answer(self) -> Answer:
+        """The message as a value, if it is one of a model."""
+        return wire.decode("".join(self.pieces()), Answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from kedge.domain.events import (
     read_frame,
 )
 from kedge.domain.parts import Part, TextPart, ToolCompleted, ToolError, ToolPart, part_ended
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.sessions import SearchHit, SessionInfo
 from kedge.store.cursors import PageCursor
 from kedge.store.script import Row, Script, row, rows, run
 from kedge.store.verbs.eventlog import events_after, log_head
@@ -40,17 +40,6 @@ _KINDS = ("title", "part")
 _MOST_WORDS = 64
 _WORD = re.compile(r"[^\W_]+")
 _FIRST = PageCursor(2**62, "title")
-
-
-@dataclass(frozen=True, slots=True)
-class SearchHit:
-    """A place where the words were found."""
-
-    session: SessionInfo
-    messageID: str | None
-    """None when the title matched."""
-    partID: str | None
-    excerpt: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ def search(
 
 
 def search_sessions(
-    words: Sequence[str],
+    query: str,
     place: str,
     *,
     roots: bool | None,
@@ -105,30 +94,32 @@ def search_sessions(
     after: PageCursor | None,
     limit: int,
 ) -> Script[SessionPage]:
-    """Sessions of a list that hold the words, those with the words in their title first.
+    """Sessions of a list that have the query in their title, or its words in their title or in a
+    part.
 
-    What it costs follows the number of matches, not of sessions.
+    Reads all titles, but of parts only those that match.
     """
-    if not words:
+    title, words = folded(query), query_words(query)
+    if not title:
         return SessionPage([], None)
-    titled, id = (1, LAST.id) if after is None else _split_rank(after.id)
+    at = after or LAST
     found = yield from rows(
         "search_sessions",
-        fts=f"words : ({_fts_prefixes(words)})",
+        title=title,
+        # What has no words matches no part.
+        fts=f"words : ({_fts_prefixes(words)})" if words else '""',
         tsquery=_ts_query(words),
         place=place,
         buckets=sum(1 << bucket for bucket in buckets_of(roots, archived)),
         start=start,
         before=before,
-        titled=titled,
-        time=LAST.at if after is None else after.at,
-        id=id,
+        time=at.at,
+        id=at.id,
         limit=limit + 1,
     )
     page = found[:limit]
-    more = len(found) > limit and page
-    next = PageCursor(page[-1][2], f"{page[-1][1]}{page[-1][3]}") if more else None
-    return SessionPage([data for data, *_ in page], next)
+    more = PageCursor(page[-1][1], page[-1][2]) if page and len(found) > limit else None
+    return SessionPage([data for data, _, _ in page], more)
 
 
 def index_events(limit: int) -> Script[bool]:
@@ -167,14 +158,29 @@ def query_words(text: str) -> list[str]:
 
 def words_of(text: str) -> list[str]:
     """The words of a query or a text as the index has them: folded, without accents."""
+    return _WORD.findall(folded(text))
+
+
+def folded(text: str) -> str:
+    """A text without the difference of cases and without accents.
+
+    Every part of a text, folded, is a part of the folded text.
+    """
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text)
         text = "".join(each for each in decomposed if not unicodedata.combining(each))
-    return _WORD.findall(text.casefold())
+    # PostgreSQL has no NUL in a text.
+    return text.casefold().replace("\0", "\ufffd")
+
+
+def folded_title(data: str) -> str:
+    """The folded title of a session, from its JSON text."""
+    return folded(wire.decode(data, SessionInfo).title)
 
 
 def forget_session(session_id: str, limit: int) -> Script[bool]:
     """Take a purged session out of the index; tells whether there may be more to take."""
+    yield from run("title_drop", session_id=session_id)
     found = yield from rows("search_doc_of_session", session_id=session_id, limit=limit)
     for (id,) in found:
         yield from _drop(id)
@@ -190,6 +196,7 @@ def _index(properties: EventProperties | UnknownEvent) -> Script[None]:
     match properties:
         case SessionCreated(info=info) | SessionUpdated(info=info):
             yield from _put(info.id, "", "", "title", info.title)
+            yield from run("title_put", session_id=info.id, folded=folded(info.title))
         case PartUpdated(part=part, extra=extra) if part_ended(part) and extra != COPIED:
             if body := _body(part):
                 yield from _put(part.sessionID, part.messageID, part.id, "part", body)
@@ -250,12 +257,6 @@ def _fts_query(kind: str, words: Sequence[str]) -> str:
 
 def _fts_prefixes(words: Sequence[str]) -> str:
     return " AND ".join(f'"{word}"*' for word in words)
-
-
-def _split_rank(id: str) -> tuple[int, str]:
-    if id[:1] not in ("0", "1"):
-        raise InvalidCursor(f"not a cursor of a search: {id!r}")
-    return int(id[0]), id[1:]
 
 
 def _ts_query(words: Sequence[str]) -> str:

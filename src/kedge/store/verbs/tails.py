@@ -11,7 +11,7 @@ from kedge.domain.errors import TailNotFound
 from kedge.domain.events import Copy, SessionCreated
 from kedge.domain.ids import IdBlock, IdMaker
 from kedge.domain.parts import Part
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.sessions import SessionInfo, Tail
 from kedge.domain.todos import Todo
 from kedge.domain.values import Value
 from kedge.store.script import Row, Script, batch, row, rows, run
@@ -25,22 +25,6 @@ from kedge.store.verbs.todos import add_version
 from kedge.store.verbs.totals import message_totals, with_totals
 
 _LAST = 2**62
-
-
-class Tail(Value, frozen=True, kw_only=True):
-    """Messages that a revert took out of a session."""
-
-    id: str
-    messageID: str
-    """The first message that was taken out, or the one that lost its last parts."""
-    partID: str | None = None
-    """The first part that was taken out, if the message stayed."""
-    time: int
-    """When it was."""
-    messages: int
-    """How many whole messages it holds."""
-    snapshot: str | None = None
-    """The worktree as it was before the revert, if a snapshot could be taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

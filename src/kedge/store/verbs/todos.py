@@ -1,26 +1,15 @@
 """Todos: each write is a new version, kept with the place in the conversation where it was made."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kedge.domain import wire
 from kedge.domain.errors import MessageNotFound
 from kedge.domain.events import TodoUpdated
-from kedge.domain.todos import Todo
+from kedge.domain.todos import Todo, TodoVersion
 from kedge.store.rows import MAX_SESSION_BYTES, check_size
 from kedge.store.script import Script, row, rows, run
 from kedge.store.verbs.fences import Fence
 from kedge.store.verbs.sessions import LockedSession, about, get_session_text, lock_live_session
-
-
-@dataclass(frozen=True, slots=True)
-class TodoVersion:
-    """One state the todo list was in."""
-
-    version: int
-    messageID: str | None
-    time: int
-    todos: list[Todo]
 
 
 def put_todos(

@@ -1,0 +1,100 @@
+"""What people should know of a server before they use it: who answers, what is ignored, how to
+attach. `kedge serve` says it on standard error, and `GET /` to whoever looks."""
+
+import shlex
+from collections.abc import Iterator
+
+import msgspec
+
+from kedge.domain.errors import KedgeError
+from kedge.engine.engine import Place
+from kedge.server.backend import Backend
+from kedge.server.settings import DEFAULT_USERNAME, ServerSettings
+
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+TO_CONFIGURE = (
+    "Set a provider's key, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, before `kedge serve`, or"
+    " configure one in opencode.json: docs/models.md says how."
+)
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, and what holds in one directory."""
+
+    name: str = "kedge"
+    version: str
+    directory: str
+    worktree: str
+    database: str
+    """Where sessions are kept; without a password."""
+    model: str | None
+    """Who answers a prompt that names neither a model nor an agent; None if nobody can."""
+    problem: str | None = None
+    """Why that model cannot be asked, or is another one than was configured."""
+    isOffline: bool
+    """Whether the model without a network answers, because no other is configured."""
+    isProtected: bool
+    """Whether a password is needed."""
+    notices: list[str]
+    """What of the configuration does not count, and why."""
+    attach: str
+    """The command that starts OpenCode's terminal UI on this server."""
+
+
+async def overview_of(backend: Backend, place: Place, url: str) -> Overview:
+    """What there is to know of a directory, for someone who reaches the server at an address."""
+    around = await backend.agent.surroundings_of(place.directory, place.worktree)
+    model: str | None = None
+    try:
+        choice = around.chosen(None, None, None)
+    except KedgeError as error:
+        problem: str | None = str(error)
+    else:
+        found = choice.model
+        model = f"{found.providerID}/{found.modelID}"
+        problem = choice.notice or around.catalog.why_not(found.providerID, found.modelID)
+    return Overview(
+        version=backend.engine.version,
+        directory=place.directory,
+        worktree=place.worktree,
+        database=backend.engine.store.location,
+        model=model,
+        problem=problem,
+        isOffline=around.catalog.is_bare,
+        isProtected=bool(backend.settings.password),
+        notices=list(around.config.notices),
+        attach=_attaching(url, backend.settings),
+    )
+
+
+def _attaching(url: str, settings: ServerSettings) -> str:
+    command = shlex.join(["opencode", "attach", url])
+    if not settings.password:
+        return command
+    if settings.username != DEFAULT_USERNAME:
+        command = f"OPENCODE_SERVER_USERNAME={shlex.quote(settings.username)} {command}"
+    return f"{command} --password ..."
+
+
+def local_url(url: str, hostname: str) -> str:
+    """The address of a server as programs on its own machine reach it."""
+    shown = f"[{hostname}]" if ":" in hostname else hostname
+    return url.replace(f"//{shown}:", f"//{_EVERYWHERE.get(hostname, shown)}:", 1)
+
+
+def lines(overview: Overview) -> Iterator[str]:
+    """The same for people at a terminal; what it is made of may hold anything."""
+    if overview.isOffline:
+        yield (
+            f"no model is configured, so {overview.model} answers, which carries out plain"
+            f" commands. {TO_CONFIGURE}"
+        )
+    elif overview.model is None:
+        yield f"prompts cannot be answered: {overview.problem}"
+    else:
+        yield f"prompts are answered by {overview.model}"
+        if overview.problem is not None:
+            yield f"but {overview.problem}"
+    yield from overview.notices
+    yield f"sessions are kept in {overview.database}"
+    yield f"attach with: {overview.attach}"

@@ -1,0 +1,7 @@
+-- Titles as `kedge.store.verbs.search.folded` has them, apart from the sessions: a search for a part of a title reads
+-- all of them. Filled from the event log, as the index of words is.
+CREATE TABLE session_title (
+    session_id TEXT PRIMARY KEY,
+    folded TEXT NOT NULL
+) WITHOUT ROWID;
+INSERT INTO session_title (session_id, folded) SELECT id, folded_title(data) FROM session;

@@ -1,0 +1,160 @@
+"""Events that tell what a turn changed do so with the patches, which are not stored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.engine import texts
+from kedge.server import ServerSettings, serving, streams
+from tests.server.ears import Heard, listening
+from tests.server.world import Client, Served
+from tests.support.patience import PATIENCE
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy with other things does not cost patches."""
+    monkeypatch.setattr(streams, "_PATCH_PATIENCE", PATIENCE)
+
+
+async def asked(client: Client, text: str) -> str:
+    """A new session with a prompt that is answered."""
+    session = str((await client.post("/session", {})).json["id"])
+    body = {"parts": [{"type": "text", "text": text}]}
+    assert (await client.post(f"/session/{session}/message", body)).status == 200
+    return session
+
+
+def told(heard: list[Heard]) -> list[Json]:
+    """What the last event with changes says of each file."""
+    found = [
+        each.properties["info"]["summary"]["diffs"]
+        for each in heard
+        if each.type == "message.updated" and each.properties["info"].get("summary")
+    ]
+    diffs: list[Json] = found[-1]
+    return diffs
+
+
+async def stored(client: Client, session: str) -> list[Json]:
+    """What the prompt says when it is read."""
+    messages = (await client.get(f"/session/{session}/message")).json
+    diffs: list[Json] = messages[0]["info"]["summary"]["diffs"]
+    return diffs
+
+
+async def test_listeners_get_what_readers_get(served: Served) -> None:
+    """Whoever listens, to one directory or all, sees at once what a reload would show."""
+    async with listening(served) as wide, listening(served, "/event") as narrow:
+        session = await asked(served, "read a.txt\nwrite a.txt two\nwrite new.txt made")
+        for ear in (wide, narrow):
+            diffs = told(await ear.until("session.idle"))
+            assert {each["file"]: each["status"] for each in diffs} == {
+                "a.txt": "modified",
+                "new.txt": "added",
+            }
+            assert "+two" in diffs[0]["patch"]
+            assert diffs == await stored(served, session)
+
+
+async def test_they_are_not_stored(served: Served) -> None:
+    """The log has numbers alone; who goes on after a cursor gets the patches all the same."""
+    engine = served.running.backend.engine
+    start = await engine.events.head()
+    session = await asked(served, "read a.txt\nwrite a.txt two")
+    async with engine.events.subscribe(after=start) as events:
+        async for event in events:
+            assert '"patch":' not in event.payload
+            if event.type == "session.idle":
+                break
+    async with listening(served, after=start) as ear:
+        assert told(await ear.until("session.idle")) == await stored(served, session)
+
+
+async def test_a_large_patch_is_left_out(served: Served) -> None:
+    """One event has at most 256 KiB of patches; what has no room is told without, and can be
+    read."""
+    large = ("x" * 99 + "\n") * 5_000
+    async with listening(served) as ear:
+        session = await asked(
+            served, f"read a.txt\nwrite a.txt two\nwrite big.txt <<END\n{large}END"
+        )
+        diffs = {each["file"]: each for each in told(await ear.until("session.idle"))}
+    assert "+two" in diffs["a.txt"]["patch"]
+    assert "patch" not in diffs["big.txt"]
+    assert diffs["big.txt"]["additions"] == 5_000
+    assert all(each["patch"] for each in await stored(served, session))
+
+
+async def test_nobody_waits_for_a_slow_patch(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event is told without it."""
+    monkeypatch.setattr(streams, "_PATCH_PATIENCE", 0)
+    async with listening(served) as ear:
+        await asked(served, "read a.txt\nwrite a.txt two")
+        (diff,) = told(await ear.until("session.idle"))
+    assert (diff["file"], diff["additions"]) == ("a.txt", 1)
+    assert "patch" not in diff
+
+
+@pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+)
+async def test_another_server_fills_them_in(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest, patient: None
+) -> None:
+    """Whoever listens to a second server on the same database gets them there."""
+    url = request.getfixturevalue("postgres_url") if database == "postgres" else None
+    (tmp_path / "work").mkdir()
+    place: Json = {"directory": tmp_path / "work", "data_dir": tmp_path / "data", "database": url}
+    settings = ServerSettings(port=0)
+    async with (
+        serving(settings=settings, **place) as one,
+        serving(settings=settings, **place) as other,
+        listening(Client(other.url, {})) as ear,
+    ):
+        session = await asked(Client(one.url, {}), "write new.txt made")
+        assert told(await ear.until("session.idle")) == await stored(Client(one.url, {}), session)
+
+
+async def reverted(client: Client, session: str, message: str) -> list[Json]:
+    """Take a session back to a message; gives its session.diff."""
+    async with listening(client) as ear:
+        body = {"messageID": message}
+        assert (await client.post(f"/session/{session}/revert", body)).status == 200
+        heard = await ear.until("session.diff")
+    diffs: list[Json] = heard[-1].properties["diff"]
+    return diffs
+
+
+async def test_a_revert_is_told_with_patches(served: Served) -> None:
+    """What it takes out is told as reading it told before; going back further tells more."""
+    session = await asked(served, "read a.txt\nwrite a.txt two")
+    body = {"parts": [{"type": "text", "text": "write a.txt three\nwrite b.txt made"}]}
+    assert (await served.post(f"/session/{session}/message", body)).status == 200
+    messages = (await served.get(f"/session/{session}/message")).json
+    first, second = (each["info"] for each in messages if each["info"]["role"] == "user")
+    whole = (await served.get(f"/session/{session}/diff")).json
+
+    assert await reverted(served, session, second["id"]) == second["summary"]["diffs"]
+    assert await reverted(served, session, first["id"]) == whole
+    assert all(each["patch"] for each in whole)
+
+
+async def test_a_revert_that_is_no_longer_pending_is_told_without(served: Served) -> None:
+    """Who goes on after a cursor hears what it did, with patches only while they are known."""
+    session = await asked(served, "read a.txt\nwrite a.txt two")
+    messages = (await served.get(f"/session/{session}/message")).json
+    engine = served.running.backend.engine
+    start = await engine.events.head()
+    live = await reverted(served, session, messages[0]["info"]["id"])
+    async with listening(served, after=start) as ear:
+        assert (await ear.until("session.diff"))[-1].properties["diff"] == live
+    assert (await served.post(f"/session/{session}/unrevert", {})).status == 200
+    async with engine.events.subscribe(after=start) as events:
+        stored = await anext(each async for each in events if each.type == "session.diff")
+    assert await texts.told(engine, stored) == stored

@@ -15,11 +15,11 @@ from kedge.store.verbs.changes import NewChange
 from tests.engine.diffs.scene import PLAIN, Talk
 
 
-async def summed_up(talk: Talk, *files: str) -> None:
-    """The last prompt says that its turn changed these files."""
+async def summed_up(talk: Talk, *files: str, lines: int = 1) -> None:
+    """The last prompt says that its turn added these files of so many lines."""
     prompt = (await talk.session.message(talk.prompts[-1])).info
     assert isinstance(prompt, UserMessage)
-    diffs = [FileDiff(file=file, additions=1, deletions=0, status="added") for file in files]
+    diffs = [FileDiff(file=file, additions=lines, deletions=0, status="added") for file in files]
     await talk.session.put_message(
         msgspec.structs.replace(prompt, summary=TurnSummary(diffs=diffs))
     )
@@ -88,11 +88,11 @@ async def test_patches_are_filled_in(any_engine: Engine) -> None:
 async def test_a_page_has_room_for_so_many_patches(engine: Engine) -> None:
     """All prompts of a page share it; what finds none is still counted."""
     talk = await Talk.begin(engine)
-    for name in ("a", "b", "c"):
+    for name, lines in (("a", 6_000), ("b", 6_000), ("c", 1)):
         await talk.prompt()
         await talk.answer()
-        await talk.change(name, None, ("x" * 99 + "\n") * (1 if name == "c" else 6_000))
-        await summed_up(talk, name)
+        await talk.change(name, None, ("x" * 99 + "\n") * lines)
+        await summed_up(talk, name, lines=lines)
     found = [each for diffs in await shown(talk) for each in diffs]
     assert [each.patch is None for each in found] == [False, True, False]
     assert sum(len(each.patch or "") for each in found) <= ROOM

@@ -44,7 +44,11 @@ ODD = {
     "TLS": (bytes.fromhex("16030100c8010000c40303") + b"a" * 200, {400}),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {0, 400}),
     "a made-up method": (b"BREW /session HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n", {405}),
-    "a proxy's method": (b"CONNECT evil.com:80 HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n", {400, 404}),
+    # Its path is `/`, where there is a page, or none: that depends on the parser of HTTP.
+    "a proxy's method": (
+        b"CONNECT evil.com:80 HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n",
+        {400, 404, 405},
+    ),
     "an echo": (b"TRACE / HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n", {404, 405}),
     "everything": (b"OPTIONS * HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n", {400, 404}),
     "another protocol": (

@@ -125,7 +125,13 @@ def ask_git(
 ) -> bytes | None:
     """What git says of a repository, or None if it cannot tell, or not in time."""
     deadline = time.monotonic() + patience
-    heard = hear_git(git_folder, *arguments, environment=environment, deadline=deadline)
+    heard = hear_git(
+        git_folder,
+        *arguments,
+        environment=environment,
+        deadline=deadline,
+        most=_LONGEST_ANSWER,
+    )
     return heard.said if heard.status == 0 else None
 
 
@@ -134,7 +140,7 @@ def hear_git(
     *arguments: str,
     environment: Mapping[str, str],
     deadline: float,
-    most: int = _LONGEST_ANSWER,
+    most: int,
     stdin: int = subprocess.DEVNULL,
 ) -> Heard:
     """As much as git says of a repository until the deadline, up to `most` bytes.

@@ -1,6 +1,7 @@
 """What the wire accepts, mends and refuses; which values there are is tested beside them."""
 
 import math
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -206,6 +207,20 @@ def test_where_text_is_no_json(raw: str | bytes, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         decode(raw, object)
     assert str(caught.value) == message
+
+
+def test_telling_the_place_takes_no_room_for_every_value() -> None:
+    """What is refused may be deep and wide: the way to each value is longer than the text."""
+    wide = ",".join(["1"] * 20_000 + ["1e999"])
+    raw = f'{{"x":{"[" * 100}{wide}{"]" * 100}}}'
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="expected a finite number; found inf") as caught:
+            decode(raw, PartTime)
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(raw)
+    finally:
+        tracemalloc.stop()
+    assert caught.value.field == f"x{'[0]' * 99}[20000]"
 
 
 @pytest.mark.parametrize(

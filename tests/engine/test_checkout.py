@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.domain.errors import OperatorError
 from kedge.engine import checkout
 from kedge.engine.checkout import Changes, changes, patches, raw_patch
 from kedge.engine.private_git import PrivateGit, private_git
@@ -283,13 +284,14 @@ def test_a_file_that_became_a_link_or_a_folder(tmp_path: Path) -> None:
 def test_staged_removed_and_conflicting_files(tmp_path: Path) -> None:
     """The folder is compared with the commit, whatever the index has in between."""
     repository(tmp_path)
-    put(tmp_path, removed="1\n", staged="1\n", both="1\n", touched="1\n", mode="1\n")
+    put(tmp_path, removed="1\n", staged="1\n", both="1\n", touched="1\n", mode="1\n", kept="1\n")
     commit_all(tmp_path)
     git(tmp_path, "checkout", "-q", "-b", "other")
     put(tmp_path, both="2\n")
+    (tmp_path / "kept").unlink()
     commit_all(tmp_path)
     git(tmp_path, "checkout", "-q", "main")
-    put(tmp_path, both="3\n")
+    put(tmp_path, both="3\n", kept="2\n")
     commit_all(tmp_path)
     with pytest.raises(Exception, match="merge"):
         git(tmp_path, "merge", "-q", "other")
@@ -299,13 +301,46 @@ def test_staged_removed_and_conflicting_files(tmp_path: Path) -> None:
     git(tmp_path, "add", "--intent-to-add", "intended")
     (tmp_path / "mode").chmod(0o755)
     os.utime(tmp_path / "touched", (1, 1))
-    assert seen(patches(str(tmp_path), "git", 3)) == {
+    found = patches(str(tmp_path), "git", 3)
+    # Not "kept", which the merge would remove.
+    assert seen(found) == {
         "both": ("modified", 4, 0, None),
         "intended": ("added", 1, 0, None),
         "mode": ("modified", 0, 0, None),
         "removed": ("modified", 1, 0, None),
         "staged": ("modified", 1, 0, None),
     }
+    assert not found.is_incomplete
+
+
+def test_a_file_that_only_the_index_lacks_is_the_same(tmp_path: Path) -> None:
+    """`git rm --cached` changes nothing in the folder."""
+    repository(tmp_path)
+    put(tmp_path, untracked="1\n", program="1\n", changed="1\n")
+    (tmp_path / "program").chmod(0o755)
+    commit_all(tmp_path)
+    git(tmp_path, "rm", "-q", "--cached", "untracked", "program")
+    put(tmp_path, changed="2\n")
+    found = patches(str(tmp_path), "git", 3)
+    assert seen(found) == {"changed": ("modified", 1, 1, None)}
+    assert (found.files[0].patch or "").startswith("diff --git a/changed b/changed\n")
+    assert not found.is_incomplete
+    assert raw_patch(str(tmp_path)) == ((found.files[0].patch or "").encode(), False)
+
+
+def test_folders_without_end_are_not_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of a few kilobytes can have any number of folders in it."""
+    repository(tmp_path)
+    put(tmp_path, **{f"{outer}__{inner}__file": "1\n" for outer in "abc" for inner in "abc"})
+    commit_all(tmp_path)
+    object_file(tmp_path, git(tmp_path, "rev-parse", "HEAD:a/a")).unlink()
+    git(tmp_path, "rm", "-q", "-r", "--cached", ".")
+    assert changes(str(tmp_path)).files
+    monkeypatch.setattr(checkout, "_MOST_ENTRIES", 10)
+    with pytest.raises(OperatorError, match="could not say what changed"):
+        changes(str(tmp_path))
 
 
 def test_the_beginning_of_a_branch_in_a_shallow_clone(tmp_path: Path) -> None:

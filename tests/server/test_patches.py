@@ -1,11 +1,15 @@
 """Events that tell what a turn changed do so with the patches, which are not stored."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kedge.domain.events import FileEdited
 from kedge.engine import texts
+from kedge.engine.engine import Engine
+from kedge.engine.events import Event
 from kedge.server import ServerSettings, serving, streams
 from tests.server.ears import Heard, listening
 from tests.server.world import Client, Served
@@ -99,6 +103,47 @@ async def test_nobody_waits_for_a_slow_patch(
         (diff,) = told(await ear.until("session.idle"))
     assert (diff["file"], diff["additions"]) == ("a.txt", 1)
     assert "patch" not in diff
+
+
+async def test_what_comes_meanwhile_is_told_in_its_order(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is not stored, and however much of it comes while patches are awaited."""
+    may_go_on = asyncio.Event()
+
+    async def slowly(engine: Engine, event: Event) -> Event:
+        await may_go_on.wait()
+        return await texts.told(engine, event)
+
+    monkeypatch.setattr(streams, "told", slowly)
+    events = served.running.backend.engine.events
+    async with listening(served) as ear:
+        session = await asked(served, "read a.txt\nwrite a.txt two")
+        for number in range(5_000):
+            events.announce(FileEdited(file=str(number)), session_id=session)
+        may_go_on.set()
+        last = (await served.post("/session", {})).json["id"]
+        heard = await ear.until("session.created", sessionID=last)
+    assert told(heard) == await stored(served, session)
+    numbers = [each.properties["file"] for each in heard if each.type == "file.edited"][-5_000:]
+    assert numbers == list(map(str, range(5_000)))
+
+
+async def test_a_page_of_the_log_is_not_many_times_as_large_with_patches(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who goes on after a cursor is sent so much at once, and everything in the end."""
+    large = ("x" * 99 + "\n") * 1_000
+    for number in range(3):
+        await asked(served, f"write large{number}.txt <<END\n{large}END")
+    monkeypatch.setattr(streams, "_PAGE_CHARACTERS", 150_000)
+    its = served.running.backend.streams
+    position, pages = 0, list[bytes]()
+    while position < its.recent.position:
+        page, position = await its.page(position, None)
+        pages.append(page)
+    assert max(map(len, pages)) < 400_000
+    assert b"".join(pages).count(b'"patch":') == 3
 
 
 @pytest.mark.parametrize(

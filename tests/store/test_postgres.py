@@ -302,12 +302,19 @@ async def test_processes_that_start_together_migrate_once(postgres_url: str) -> 
 async def test_titles_of_an_older_database_are_found(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The version before 8 had no table of titles to look for parts in."""
+    """The version before 8 had no table of titles to look for parts in; what is damaged has no
+    title to be found by, and keeps none of the others from being found."""
     with monkeypatch.context() as patched:
         older = load_migrations("postgres")[:7]
         patched.setattr(migrating, "load_migrations", lambda dialect: older)
         async with opened(postgres_url) as scene:
             infos = [await scene.add_session(title=f"Große {n} %\0") for n in range(501)]
+            damaged = await scene.add_session(title="Große % damaged")
+    async with AsyncExitStack() as stack:
+        other = await connected(postgres_url, stack)
+        await other.execute(
+            "UPDATE session SET data = %s WHERE id = %s", ('{"title":5}', damaged.id)
+        )
     async with opened(postgres_url) as scene:
         args: dict[str, Any] = {"roots": None, "archived": None, "start": 0, "after": None}
         page = await scene.read(search_sessions, "SSE 500 %\0", EVERYWHERE, **args, limit=9)

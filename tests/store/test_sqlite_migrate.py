@@ -53,8 +53,8 @@ def add_migration(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 
 def query(path: Path, sql: str) -> list[tuple[object, ...]]:
-    """What a file holds."""
-    connection = sqlite3.connect(path)
+    """What a file holds, or a change of it."""
+    connection = sqlite3.connect(path, isolation_level=None)
     try:
         return connection.execute(sql).fetchall()
     finally:
@@ -113,21 +113,25 @@ async def test_every_older_database_is_brought_up_to_date(
     assert query(path, "PRAGMA user_version") == [(NEWEST,)]
 
 
+@pytest.mark.parametrize("damage", ["""'{"title":5}'""", "CAST(x'7bff7d' AS TEXT)"])
 async def test_titles_of_an_older_database_are_found(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    """The version before 8 had no table of titles to look for parts in."""
+    """The version before 8 had no table of titles to look for parts in; what is damaged has no
+    title to be found by, and keeps none of the others from being found."""
     with monkeypatch.context() as patched:
         older = load_migrations("sqlite")[:7]
         patched.setattr(module, "load_migrations", lambda dialect: older)
         scene = Scene(await SqliteStore.open(path, IdMaker()))
         info = await scene.add_session(title="Große 100 %")
+        damaged = await scene.add_session(title="Große 100 %, damaged")
         await scene.store.close()
+    query(path, f"UPDATE session SET data = {damage} WHERE id = '{damaged.id}'")
     scene = Scene(await SqliteStore.open(path, IdMaker()))
-    for query in ("SSE", "0 %"):
+    for words in ("SSE", "0 %"):
         page = await scene.read(
             search_sessions,
-            query,
+            words,
             EVERYWHERE,
             roots=None,
             archived=None,

@@ -120,18 +120,39 @@ def _has_long_number(text: bytes) -> bool:
 
 
 def _check_numbers(obj: Json) -> None:
-    pending: list[tuple[Way, Json]] = [((), obj)]
+    pending = [obj]
     while pending:
         match pending.pop():
-            case way, dict() as members:
-                pending.extend(((*way, key), each) for key, each in members.items())
-            case way, list() as items:
-                pending.extend(((*way, at), each) for at, each in enumerate(items))
-            case way, float() as number if not math.isfinite(number):
-                raise _misfit(Mismatch(way=way, expected="a finite number", found=str(number)))
-            case way, int() as number if not _MIN_INT <= number <= _MAX_INT:
-                expected, found = "a whole number of at most 64 bits", "a larger one"
-                raise _misfit(Mismatch(way=way, expected=expected, found=found))
+            case dict() as members:
+                pending.extend(members.values())
+            case list() as items:
+                pending.extend(items)
+            case float() as number if not math.isfinite(number):
+                found, expected = str(number), "a finite number"
+                raise _misfit(Mismatch(way=_way_to(number, obj), expected=expected, found=found))
+            case int() as number if not _MIN_INT <= number <= _MAX_INT:
+                found, expected = "a larger one", "a whole number of at most 64 bits"
+                raise _misfit(Mismatch(way=_way_to(number, obj), expected=expected, found=found))
+
+
+def _way_to(wanted: float, obj: Json) -> Way:
+    """Where an object is; apart from the search for it, which every large value takes."""
+    # The way as it grows would be copied for every value below.
+    pending: list[tuple[Any, Json]] = [(None, obj)]
+    while pending:
+        last, each = pending.pop()
+        match each:
+            case dict() as members:
+                pending.extend(((last, key), value) for key, value in members.items())
+            case list() as items:
+                pending.extend(((last, at), item) for at, item in enumerate(items))
+            case _ if each is wanted:
+                break
+    way: list[str | int] = []
+    while last is not None:
+        last, step = last
+        way.append(step)
+    return tuple(reversed(way))
 
 
 def _why(text: bytes, type: object) -> InvalidInput:

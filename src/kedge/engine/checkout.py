@@ -32,6 +32,9 @@ _MOST_PATCHES = 4 * MIB
 _MOST_LISTED = 64 * MIB
 _MOST_FILES = 100_000
 _MOST_NUMBERS = 32 * MIB
+_MOST_ENTRIES = 1_000_000
+"""In the folders of a commit that are read one by one: a small repository can have more of them
+than fit into memory, as the same folder may be in it a thousand times, and so on in that."""
 _BATCH_FILES = 4000
 _BATCH_BYTES = 64 * MIB
 _NO_ID = b"1"
@@ -221,6 +224,8 @@ class _Pair:
     deletions: int = 0
     patch: bytes | None = None
     uncounted: Uncounted | None = None
+    is_same: bool = False
+    """Whether the sides turned out to be equal: git lists what it has no stat data of."""
 
     @property
     def is_submodule(self) -> bool:
@@ -273,6 +278,8 @@ class _Comparison:
         self._no_id = _NO_ID * len(git.empty_tree)
         self._unknown: tuple[bytes, ...] = ()
         """Folders of which the repository does not have what was committed."""
+        self._entries = 0
+        """How many entries of folders were read."""
 
     def changes(self) -> Changes:
         pairs = self._counted()
@@ -299,7 +306,7 @@ class _Comparison:
         self._look(pairs)
         for batch in _batches([pair for pair in pairs if pair.uncounted is None]):
             self._count(batch)
-        return pairs
+        return [pair for pair in pairs if not pair.is_same]
 
     def _refresh(self) -> bool:
         """Have git read the files whose stat data are not those of the index; whether it could in
@@ -381,10 +388,11 @@ class _Comparison:
         found: list[_Tree | None] = []
         while len(found) < len(names):
             asked = b"".join(each + b"\n" for each in names[len(found) :])
-            answer = self._git.ask("cat-file", "--batch", said=asked, most=_MOST_LISTED)
-            if answer.is_late:
-                raise _silence()
+            answer = self._git.ask("cat-file", "--batch", said=asked)
             read = [_tree(each, len(self._no_id) // 2) for each in _objects(answer.said)]
+            self._entries += sum(len(tree) for tree in read if tree is not None)
+            if answer.is_late or self._entries > _MOST_ENTRIES:
+                raise _silence()
             found += read
             if len(found) < len(names) and not (read and answer.status is None):
                 # It ended at one that is broken, or larger than is listened to.
@@ -462,8 +470,7 @@ class _Comparison:
         told = dict(zip(counted, texts, strict=False))
         for pair in pairs:
             if pair.path not in counted:
-                # It is as it was committed by now, or gone.
-                pair.uncounted = "unreadable"
+                pair.is_same = True
                 continue
             added, deleted = counted[pair.path]
             if added == b"-":

@@ -93,10 +93,13 @@ class EventLog:
         after: str | None = None,
         session: str | None = None,
         directory: str | os.PathLike[str] | None = None,
+        *,
+        queue_length: int | None = None,
     ) -> "Subscription":
         """Events after a cursor, or from now on; of one session or directory, or all.
 
         Use it as `async with log.subscribe(...) as events: async for event in events: ...`.
+        `queue_length` is for a reader that may wait for long; without it the setting holds.
         """
         if self._closed:
             raise EngineClosed
@@ -104,7 +107,8 @@ class EventLog:
         if session is not None:
             check_id("ses", session)
         place = None if directory is None else real_path(directory)
-        return Subscription(self, self._store, cursor, session, place, self._queue_length)
+        length = queue_length or self._queue_length
+        return Subscription(self, self._store, cursor, session, place, length)
 
     def announce(
         self,

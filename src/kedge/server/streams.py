@@ -43,8 +43,12 @@ _FLUSH_PATIENCE = 1.0
 """Seconds that an answer waits for the events before it; longer than those wait for patches."""
 _PATCH_PATIENCE = 0.5
 """Seconds that events wait for the patches of one."""
+_LONGEST_QUEUE = 16_384
+"""Events that may come meanwhile. Those that are not stored are lost if there are more."""
 _PATCH_REST = 10.0
 """Seconds without patches after some took longer."""
+_PAGE_CHARACTERS = 4 * 1024 * 1024
+"""How much of the log is told at once; with patches, an event can be many times what is stored."""
 _SETTLING = 0.06
 """Seconds in which clients read what was sent."""
 
@@ -52,7 +56,7 @@ _SETTLING = 0.06
 @asynccontextmanager
 async def streaming(engine: Engine, settings: ServerSettings) -> AsyncIterator["Streams"]:
     """The streams of an engine's events, for as long as the block lasts."""
-    async with engine.events.subscribe() as events:
+    async with engine.events.subscribe(queue_length=_LONGEST_QUEUE) as events:
         streams = Streams(engine, settings, EventCursor.parse(events.cursor).seq)
         tasks = [asyncio.create_task(streams.follow(events)), asyncio.create_task(streams.watch())]
         try:
@@ -160,9 +164,14 @@ class Streams:
             else partial(directory_events_after, directory, after, until)
         )
         found = [each for each in await self._engine.store.scan(script) if each.seq <= until]
-        position = found[-1].seq if found else until
-        events = [await self._told(self._engine.events.event_of(each)) for each in found]
-        return self._joined(events, directory), position
+        events: list[Event] = []
+        size = 0
+        for each in found:
+            events.append(await self._told(self._engine.events.event_of(each)))
+            size += len(events[-1].payload)
+            if size > _PAGE_CHARACTERS:
+                break
+        return self._joined(events, directory), events[-1].seq if events else until
 
     async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
         """What a listener has to hear that was there before this server was started."""

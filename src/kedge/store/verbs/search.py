@@ -173,9 +173,13 @@ def folded(text: str) -> str:
     return text.casefold().replace("\0", "\ufffd")
 
 
-def folded_title(data: str) -> str:
-    """The folded title of a session, from its JSON text."""
-    return folded(wire.decode(data, SessionInfo).title)
+def folded_title(data: str | bytes) -> str:
+    """The folded title of a session, from its JSON text; empty if that is damaged, which is no
+    reason to refuse all others."""
+    try:
+        return folded(wire.decode(data, SessionInfo).title)
+    except InvalidInput:
+        return ""
 
 
 def forget_session(session_id: str, limit: int) -> Script[bool]:

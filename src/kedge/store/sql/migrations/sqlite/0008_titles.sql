@@ -4,4 +4,5 @@ CREATE TABLE session_title (
     session_id TEXT PRIMARY KEY,
     folded TEXT NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO session_title (session_id, folded) SELECT id, folded_title(data) FROM session;
+-- As bytes: one that is damaged may be no text at all.
+INSERT INTO session_title (session_id, folded) SELECT id, folded_title(CAST(data AS BLOB)) FROM session;

@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+import subprocess
 
 import pytest
 
 from kedge.agent import AgentSettings, Call, Output, tool
+from kedge.domain.errors import RootBusy
 from kedge.domain.events import PermissionAsked, QuestionAsked
+from kedge.domain.failures import aborted
 from kedge.domain.messages import MessageModel, UserMessage
-from kedge.domain.parts import ToolCompleted
+from kedge.domain.parts import StepStartPart, ToolCompleted
+from kedge.snapshot import snapshots
+from kedge.snapshot.async_ordering import AsyncOrdered
+from kedge.snapshot.values import Present, Snapshot
 from tests.agent.world import (
     QUICK,
     Scene,
@@ -20,7 +26,17 @@ from tests.agent.world import (
     tools_of,
 )
 from tests.support.model_server import Call as Called
-from tests.support.model_server import ModelServer, Reply, Request, Text, Thinking, Usage, answer
+from tests.support.model_server import (
+    ModelServer,
+    Reply,
+    Request,
+    Text,
+    Thinking,
+    Usage,
+    Wait,
+    answer,
+)
+from tests.support.patience import PATIENCE
 
 FINE = answer(Text.of("fine"))
 PROTOCOLS = ["openai-compatible", "anthropic"]
@@ -58,6 +74,94 @@ async def test_one_message_for_each_step(world: World, npm: str) -> None:
             assert [part.id for part in first.parts] == sorted(part.id for part in first.parts)
             tokens = scene.session.info.tokens
             assert (tokens.input, tokens.output) == (200, 20)
+            await check_closed(scene)
+
+
+@pytest.fixture
+def large(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worktree that counts as large."""
+    subprocess.run(["git", "add", "--all"], cwd=world.folder, check=True)
+    monkeypatch.setattr(snapshots, "LARGE_INDEX", 1)
+
+
+@pytest.mark.usefixtures("large")
+async def test_the_model_is_asked_while_the_first_snapshot_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a large worktree that takes a while. What the model says is heard only afterwards, and the
+    step began with the files as they were before anything was called."""
+    track = AsyncOrdered.track
+    told_before: list[str] = []
+
+    async def late(ordered: AsyncOrdered, *, session: str | None = None) -> Snapshot:
+        if not told_before:
+            async with asyncio.timeout(PATIENCE):
+                await server.reached()
+            told_before.extend(event.type for event in scene.heard.events)
+            server.release()
+        return await track(ordered, session=session)
+
+    monkeypatch.setattr(AsyncOrdered, "track", late)
+    writes = Called.of("bash", command="echo two >a.txt", description="w")
+    async with ModelServer([answer(Wait(), writes), FINE]) as server:
+        world.use(server)
+        async with world.at_work() as scene:
+            assert text_of(await scene.prompt("go")) == "fine"
+            first, _ = await scene.answers()
+            start = first.parts[0]
+            assert isinstance(start, StepStartPart)
+            assert start.snapshot is not None
+            taken = await scene.session.snapshots()
+            found = await taken.state(start.snapshot, b"a.txt")
+            assert isinstance(found, Present)
+            assert await taken.read(found.blob) == b"one\n"
+            assert "message.part.updated" not in told_before[told_before.index("session.status") :]
+            await check_closed(scene)
+
+
+@pytest.mark.usefixtures("large")
+async def test_a_worktree_that_another_process_has_ends_the_step(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the answer is heard then, though the model was asked."""
+
+    async def busy(ordered: AsyncOrdered, *, session: str | None = None) -> Snapshot:
+        raise RootBusy("another process has it")
+
+    monkeypatch.setattr(AsyncOrdered, "track", busy)
+    async with ModelServer([answer(Text.of("never heard"))]) as server:
+        world.use(server)
+        async with world.at_work() as scene:
+            with pytest.raises(RootBusy):
+                await scene.prompt("go")
+            (only,) = await scene.answers()
+            assert [type(part).__name__ for part in only.parts] == ["StepStartPart"]
+            assert "another process has it" in str(info_of(only).error)
+            await check_closed(scene)
+
+
+@pytest.mark.usefixtures("large")
+async def test_an_abort_does_not_wait_for_the_first_snapshot(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the snapshot nor the request is waited for."""
+
+    async def never(ordered: AsyncOrdered, *, session: str | None = None) -> Snapshot:
+        await server.reached()
+        aborting.append(asyncio.create_task(scene.session.abort()))
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    aborting: list[asyncio.Task[object]] = []
+    monkeypatch.setattr(AsyncOrdered, "track", never)
+    async with ModelServer([answer(Wait(), Text.of("late"))]) as server:
+        world.use(server)
+        async with world.at_work() as scene, asyncio.timeout(PATIENCE):
+            ended = await scene.prompt("go")
+            assert (ended.parts, info_of(ended).error) == ([], aborted("Aborted"))
+            await asyncio.gather(*aborting)
+            await server.requests[0].ended.wait()
+            assert server.requests[0].dropped
             await check_closed(scene)
 
 

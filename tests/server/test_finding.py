@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from kedge.server import finding
+from kedge.server.file_names import FileNames
 from kedge.server.finding import Kind, find_files, find_text
 
 FILES: tuple[Kind, ...] = ("file",)
@@ -19,21 +20,24 @@ def put(folder: Path, *names: str) -> None:
 async def test_the_best_come_first(tmp_path: Path) -> None:
     """The very name, then its beginning, its inside, the path, and at last letters in order."""
     put(tmp_path, "app", "apple", "snap_app.py", "app_dir/z", "a/p/p.txt", "alpha/up", "other")
-    found = await find_files(str(tmp_path), "app", 20, FILES)
+    found = await find_files(FileNames(), str(tmp_path), "app", 20, FILES)
     assert found == ["app", "apple", "snap_app.py", "app_dir/z", "a/p/p.txt", "alpha/up"]
 
 
 async def test_hidden_files_are_found_and_git_is_not(tmp_path: Path) -> None:
     """As people see their project."""
     put(tmp_path, ".github/ci.yml", ".git/config", "config")
-    assert await find_files(str(tmp_path), "c", 20, FILES) == ["config", ".github/ci.yml"]
+    assert await find_files(FileNames(), str(tmp_path), "c", 20, FILES) == [
+        "config",
+        ".github/ci.yml",
+    ]
 
 
 async def test_the_number_of_names_is_bounded(tmp_path: Path) -> None:
     """A tree of any size is looked at in bounded memory."""
     put(tmp_path, *(f"f{number}" for number in range(20)))
-    assert len(await find_files(str(tmp_path), "", 200, ("file", "directory"))) == 20
-    assert len(await find_files(str(tmp_path), "", 5, FILES)) == 5
+    assert len(await find_files(FileNames(), str(tmp_path), "", 200, ("file", "directory"))) == 20
+    assert len(await find_files(FileNames(), str(tmp_path), "", 5, FILES)) == 5
 
 
 async def test_many_and_long_lines_are_cut(tmp_path: Path) -> None:
@@ -67,4 +71,4 @@ async def test_links_and_pipes_are_not_searched(tmp_path: Path) -> None:
     (inside / "file").symlink_to(tmp_path / "outside" / "b")
     os.mkfifo(inside / "pipe")
     assert [each.path.text for each in await find_text(str(inside), "x")] == ["a"]
-    assert await find_files(str(inside), "", 20, ("file", "directory")) == ["a"]
+    assert await find_files(FileNames(), str(inside), "", 20, ("file", "directory")) == ["a"]

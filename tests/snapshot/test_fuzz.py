@@ -47,6 +47,14 @@ def test_snapshots_are_what_the_oracle_reads(way: Way, kind: Kind, tmp_path: Pat
     fuzz = Fuzz(folder=tmp_path, seed=1, way=way, kind=kind, opener=open_limited)
     run(fuzz, ROUNDS)
     assert fuzz.counts.rounds == ROUNDS
+    assert bool(fuzz.counts.firsts) == (kind == "git")
+
+
+def test_first_snapshots_take_blobs_from_packs(tmp_path: Path) -> None:
+    """So that what is compared byte for byte is not only what was read from the files."""
+    fuzz = Fuzz(folder=tmp_path, seed=1, way="scan", kind="git", opener=open_limited)
+    run(fuzz, ROUNDS)
+    assert fuzz.counts.seeded > 0
 
 
 def test_the_same_seed_does_the_same(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kedge.agent.beginning import Beginning
 from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.guarding import Repeats
 from kedge.agent.output_limit import note_limit
@@ -23,7 +24,6 @@ from kedge.domain.parts import FilePart
 from kedge.domain.status import Busy
 from kedge.engine.growing import Stream, ToolCall
 from kedge.engine.inputs import check_text, check_values
-from kedge.engine.steps import Step
 from kedge.model.port import (
     Finished,
     Model,
@@ -64,8 +64,9 @@ class Means:
 class Answering:
     """The model's answer in the making."""
 
-    def __init__(self, step: Step, request: ModelRequest, means: Means) -> None:
-        self._step = step
+    def __init__(self, beginning: Beginning, request: ModelRequest, means: Means) -> None:
+        self._beginning = beginning
+        self._step = beginning.step
         self._request = request
         self._means = means
         self._stream: Stream | None = None
@@ -112,10 +113,13 @@ class Answering:
                 retries.listen()
                 async with self._means.model.stream(request) as events:
                     async for event in events:
+                        await self._beginning.begun()
                         await self._hear(event, tools)
                         retries.listen()
+                await self._beginning.begun()
             except ModelFailure as failure:
                 retries.stop()
+                await self._beginning.begun()
                 # The tools that were called before it go on: they have begun to change things.
                 return failure
             finally:

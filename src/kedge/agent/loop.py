@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
 from kedge.agent.answering import Answering, Means
+from kedge.agent.beginning import Beginning
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.guarding import Repeats
@@ -107,8 +108,8 @@ class Loop:
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
         )
-        async with turn.step(model=model) as step:
-            answering = Answering(step, request, means)
+        async with Beginning(turn.step(model=model)) as beginning:
+            answering = Answering(beginning, request, means)
             await answering.run()
         return answering.goes_on
 

@@ -91,7 +91,7 @@ def branches(directory: str) -> Branches:
     if repository is None:
         return Branches()
     found = _default(repository)
-    return Branches(_branch(read_head(repository).ref), found.name if found else None)
+    return Branches(branch_of(read_head(repository).ref), found.name if found else None)
 
 
 def changes(directory: str) -> Changes:
@@ -145,7 +145,7 @@ def standing(directory: str, *, most: int, patience: float) -> Standing | None:
         head = read_head(git.repository)
         found = [each.decode(errors="replace") for each in listed.split(b"\0") if each]
         return Standing(
-            branch=_branch(head.ref),
+            branch=branch_of(head.ref),
             commit=head.commit,
             changes=found[:most],
             more=max(0, len(found) - most),
@@ -158,7 +158,8 @@ class _Default:
     ref: str
 
 
-def _branch(ref: str | None) -> str | None:
+def branch_of(ref: str | None) -> str | None:
+    """The name of a branch, if that is what HEAD names."""
     return ref.removeprefix(_BRANCHES) if ref and ref.startswith(_BRANCHES) else None
 
 

@@ -74,6 +74,10 @@ class Step:
         self._entered = False
         self._open = False
 
+    async def begins_slowly(self) -> bool:
+        """Whether the first snapshot of a large worktree has to be taken to begin it."""
+        return await self._files.are_slow()
+
     async def __aenter__(self) -> "Step":
         if self._entered:
             raise InvalidInput("a step can be entered only once")

@@ -1,9 +1,10 @@
 """What the routes work with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kedge.agent import Agent
 from kedge.engine.engine import Engine
+from kedge.server.file_names import FileNames
 from kedge.server.settings import ServerSettings
 from kedge.server.streams import Streams
 
@@ -16,3 +17,5 @@ class Backend:
     agent: Agent
     settings: ServerSettings
     streams: Streams
+    names: FileNames = field(default_factory=FileNames)
+    """The names of files that were listed lately."""

@@ -17,6 +17,7 @@ from kedge.agent.tools.searching import SearchStopped, search
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.errors import OperatorError
 from kedge.server.errors import BadRequest
+from kedge.server.file_names import FileNames
 
 Kind = Literal["file", "directory"]
 
@@ -53,10 +54,16 @@ class Match(msgspec.Struct, frozen=True):
     submatches: list[Submatch]
 
 
-async def find_files(root: str, query: str, limit: int, kinds: Collection[Kind]) -> list[str]:
+async def find_files(
+    known: FileNames, root: str, query: str, limit: int, kinds: Collection[Kind]
+) -> list[str]:
     """Paths below a folder that are like the query, the best first; those of folders end with a
     slash. Below a folder that does not exist there are none."""
-    names = await _records(root, ["--files", "--null"], b"\0", _MOST_NAMES)
+
+    async def listing() -> list[bytes]:
+        return await _records(root, ["--files", "--null"], b"\0", _MOST_NAMES)
+
+    names = await known.below(root, listing)
     wanted = "".join(query.split()).removeprefix("./").lower()
     return await asyncio.to_thread(_best, names, wanted, limit, kinds)
 
@@ -118,7 +125,11 @@ def _best(names: Iterable[bytes], wanted: str, limit: int, kinds: Collection[Kin
     candidates = files if "file" in kinds else []
     if "directory" in kinds:
         candidates = [*candidates, *_folders(files)]
-    ranked = ((_rank(path, wanted), path) for path in candidates)
+    # Where the letters stand side by side is always better than where they do not.
+    close = [path for path in candidates if wanted in path.lower()]
+    ranked = (
+        (_rank(path, wanted), path) for path in (close if len(close) >= limit else candidates)
+    )
     return [path for _, path in nsmallest(limit, (each for each in ranked if each[0]))]
 
 

@@ -14,8 +14,10 @@ from kedge.domain.events import (
     GlobalDisposed,
     InstanceDisposed,
     ServerResync,
+    SessionIdle,
     SessionRequest,
 )
+from kedge.engine.branches import BranchWatch
 from kedge.engine.engine import Engine
 from kedge.engine.events import Event, Subscription
 from kedge.engine.texts import lacks_patches, told
@@ -65,6 +67,7 @@ async def streaming(engine: Engine, settings: ServerSettings) -> AsyncIterator["
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await streams.branches.close()
 
 
 class Streams:
@@ -82,6 +85,7 @@ class Streams:
         self._patches_from = 0.0
         """When patches are made again."""
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
+        self.branches = BranchWatch(engine.events, self._project_of)
 
     def __len__(self) -> int:
         """How many listen."""
@@ -94,6 +98,7 @@ class Streams:
         """The events of a directory, or all, as an answer; after a cursor, or from now on."""
         # Else it would never hear anything.
         self._engine.store.check()
+        self.branches.care_for(directory or str(self._engine.directory))
 
         async def answer(receive: Receive, send: Send) -> None:
             listener = Listener(self, directory, after, send)
@@ -200,6 +205,11 @@ class Streams:
                     _log.error("streams are dropped: %s", error)
                 for listener in self._listeners:
                     listener.drop()
+            if self._listeners:
+                self.branches.look_at_untold()
+
+    async def _project_of(self, directory: str) -> str:
+        return (await self._engine.look_up(directory)).project.id
 
     async def _told(self, event: Event) -> Event:
         """An event with its patches, unless they take too long: others wait behind it."""
@@ -216,6 +226,7 @@ class Streams:
 
     def _take(self, event: Event) -> None:
         if self._is_for_clients(event):
+            self._care_for(event)
             for frame in self.texts.frames(event, self.recent.end):
                 self.recent.add(frame)
         self.recent.position = max(self.recent.position, event.seq)
@@ -227,6 +238,12 @@ class Streams:
             loop = asyncio.get_running_loop()
             due = self._last_round + _PAUSE * len(self._listeners)
             self._round = loop.call_at(due, self._tell_all)
+
+    def _care_for(self, event: Event) -> None:
+        if event.directory is not None and event.session_id is not None:
+            self.branches.care_for(event.directory)
+            if event.type == SessionIdle.type:
+                self.branches.look([event.directory])
 
     def _tell_all(self) -> None:
         if self._round is not None:

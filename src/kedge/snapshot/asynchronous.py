@@ -171,6 +171,10 @@ class AsyncSnapshots:
         """As `Snapshots.usage`."""
         return await self._threads.run(self.snapshots.usage)
 
+    def is_slow(self) -> bool:
+        """As `Snapshots.is_slow`."""
+        return self.snapshots.is_slow()
+
     def status(self) -> Status:
         """As `Snapshots.status`; it never waits."""
         return self.snapshots.status()

@@ -27,6 +27,7 @@ from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.usage import Usage
 from kedge.snapshot.opening import Opened, open_worktree
 from kedge.snapshot.ordering import Order, Ordered
+from kedge.snapshot.repository.reading import signature
 from kedge.snapshot.restoring import put_back, steps_back, undoing
 from kedge.snapshot.settings import SnapshotSettings
 from kedge.snapshot.taking import Taker
@@ -44,6 +45,9 @@ from kedge.snapshot.values import (
 from kedge.snapshot.worktree.filesystems import why_refused
 
 SnapshotLike = Snapshot | str
+
+LARGE_INDEX = 1 << 20
+"""Bytes; some ten thousand files, which take longer than anybody should wait for."""
 
 
 class Snapshots:
@@ -330,6 +334,14 @@ class Snapshots:
             seeded=self._taker.seeded,
             trouble=next(filter(None, troubles), ""),
         )
+
+    def is_slow(self) -> bool:
+        """Whether the next snapshot takes long: the first one of a repository of many files."""
+        if self._taker.has_taken:
+            return False
+        repository = self._worktree.spaces.root.repository
+        index = None if repository is None else signature(repository.index_file)
+        return index is not None and index[2] >= LARGE_INDEX
 
     def usage(self) -> Usage:
         """How much room the project's snapshots take; over the budget, also what keeps them."""

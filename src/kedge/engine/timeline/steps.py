@@ -49,6 +49,10 @@ class StepFiles:
         self._session = session
         self._is_protected = is_protected
 
+    async def are_slow(self) -> bool:
+        """Whether the next snapshot of them is the first of a large worktree."""
+        return self._is_protected and await self._engine.timeline.is_slow(self._session)
+
     @asynccontextmanager
     async def sampled(self, begins: str | None = None) -> AsyncIterator[StepSample]:
         """A snapshot, to be recorded inside of the block; `begins` is the message of a new step.

@@ -101,6 +101,14 @@ class Timeline:
                 _log.info("no snapshot of %s: %s", session.worktree, reason)
             yield Taken(asked, snapshot, reason)
 
+    async def is_slow(self, session: "Session") -> bool:
+        """Whether the next snapshot of a session's worktree takes long; False if there is none."""
+        try:
+            snapshots = await session.snapshots()
+        except UNPROTECTED:
+            return False
+        return snapshots.is_slow()
+
     async def head(self) -> int:
         """The newest number of the timeline."""
         return await self.store.read(timeline_head)

@@ -142,7 +142,7 @@ async def find_entries(request: Request[FindQuery, NoBody]) -> Answer:
     kinds: tuple[Kind, ...] = ("file", "directory") if asked.type is None else (asked.type,)
     place = await request.known_place()
     limit = max(0, min(asked.limit, _MOST_FOUND))
-    found = await find_files(place.directory, asked.query, limit, kinds)
+    found = await find_files(request.backend.names, place.directory, asked.query, limit, kinds)
     return json(located(place, [_entry(path) for path in found]))
 
 

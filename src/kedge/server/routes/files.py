@@ -103,7 +103,8 @@ async def find_names(request: Request[FilesQuery, NoBody]) -> Answer:
     kinds: list[Kind] = ["file", "directory"] if query.dirs == "true" else ["file"]
     if query.type is not None:
         kinds = [query.type]
-    return json(await find_files(request.directory, query.query, query.limit, kinds))
+    names = request.backend.names
+    return json(await find_files(names, request.directory, query.query, query.limit, kinds))
 
 
 @routes.get("/find/symbol", "find.symbols", query=SymbolQuery, answer=list[dict[str, Any]])

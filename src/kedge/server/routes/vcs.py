@@ -36,7 +36,10 @@ class DiffQuery(msgspec.Struct, frozen=True):
 @routes.get("/vcs", "vcs.get", answer=Branches)
 async def get_branches(request: Request[NoQuery, NoBody]) -> Answer:
     """The branch that is checked out, and the one that others begin with."""
-    return json(await aside(partial(branches, request.directory)))
+    directory = request.directory
+    found = await aside(partial(branches, directory))
+    request.backend.streams.branches.was_told(directory, found.branch)
+    return json(found)
 
 
 @routes.get("/vcs/status", "vcs.status", answer=list[Change])

@@ -12,6 +12,8 @@ from kedge.snapshot.files.reading import RACY_WINDOW_NS
 
 _WATCHABLE = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "ramfs", "tmpfs", "xfs", "zfs"}
 _FINE_CLOCKS = _WATCHABLE | {"apfs", "overlay"}
+# Layers below an overlay may change unseen; who looks at one folder of it sees what is done there.
+_TELLING = _WATCHABLE | {"overlay"}
 _COARSE_WINDOW_NS = 2_000_000_000
 # Their time stamps are this machine's, if rougher; those of network file systems are the server's.
 _LOCAL = _FINE_CLOCKS | {"exfat", "hfsplus", "msdos", "ntfs", "ntfs3", "vfat"}
@@ -42,6 +44,10 @@ class Mounts:
             if len(point) >= best and (path + b"/").startswith(point):
                 best, found = len(point), kind
         return found
+
+    def tells_of_names(self, path: bytes) -> bool:
+        """Whether inotify tells of every name that is made or replaced in this very folder."""
+        return self.kind(path) in _TELLING
 
     def below(self, path: bytes) -> set[str]:
         """The types of the file systems that are mounted inside of a folder."""

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections.abc import Iterator
 
 from kedge.snapshot.worktree.entries import Folder
 from kedge.snapshot.worktree.watching import Hint, Hints, WatchesUsedUp
@@ -28,6 +29,16 @@ _HEADER = struct.Struct("iIII")
 _READ_SIZE = 1 << 18
 # More than a full queue can hold: a writer that never pauses must not keep a snapshot waiting.
 _MOST_READ = 1 << 23
+
+
+def parsed(events: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The watch, the mask and the name of each event that was read."""
+    at = 0
+    while at < len(events):
+        watch, mask, _, length = _HEADER.unpack_from(events, at)
+        at += _HEADER.size
+        yield watch, mask, events[at : at + length].rstrip(b"\0")
+        at += length
 
 
 class Inotify:
@@ -83,12 +94,7 @@ class Inotify:
         return hints
 
     def _note(self, events: bytes, hints: Hints) -> None:
-        at = 0
-        while at < len(events):
-            watch, mask, _, length = _HEADER.unpack_from(events, at)
-            at += _HEADER.size
-            name = events[at : at + length].rstrip(b"\0")
-            at += length
+        for watch, mask, name in parsed(events):
             if mask & OVERFLOW:
                 self.overflows += 1
                 hints.everything = True

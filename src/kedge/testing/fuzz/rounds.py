@@ -1,6 +1,7 @@
 """The rounds of the fuzzer: changes beside snapshots, then a pause in which all is compared."""
 
 import shlex
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Literal, Protocol
 from kedge.domain.errors import SnapshotError
 from kedge.snapshot import Snapshots
 from kedge.snapshot.values import Present, Snapshot
+from kedge.snapshot.worktree import seeding
 from kedge.testing.fuzz.disk import Fingerprint, Leaf, fingerprint, with_hidden_names
 from kedge.testing.fuzz.git import ask_git
 from kedge.testing.fuzz.judging import Restore, judge_changes, read_disk
@@ -24,6 +26,7 @@ Kind = Literal["git", "plain"]
 LIMIT = 50_000
 """Files of more bytes are not covered; small, so that the mutator often crosses it."""
 _VERIFY_EVERY = 10
+_FIRST_EVERY = 10
 _RESTORE_EVERY = 20
 _REOPEN_EVERY = 50
 _FLOOD_EVERY = 50
@@ -59,6 +62,10 @@ class Counts:
     refused: int = 0
     """Those that were not taken, for a reason that was said."""
     restores: int = 0
+    firsts: int = 0
+    """First snapshots."""
+    seeded: int = 0
+    """Blobs that these took from the packs of the repository."""
     blind: int = 0
     """Pauses at which a file had been written through a name that no watch can see."""
 
@@ -67,7 +74,8 @@ class Counts:
         return (
             f"{self.rounds} rounds, {self.operations} operations, at most {self.files} files;"
             f" {self.beside} snapshots beside them ({self.unstable} with unstable paths,"
-            f" {self.refused} refused), {self.restores} restores, {self.blind} blind pauses"
+            f" {self.refused} refused), {self.restores} restores, {self.firsts} first snapshots"
+            f" ({self.seeded} blobs from packs), {self.blind} blind pauses"
         )
 
 
@@ -124,6 +132,8 @@ class Fuzz:
         self._compare(paused)
         if number % _VERIFY_EVERY == _VERIFY_EVERY - 1:
             self._verify(paused)
+        if self.kind == "git" and number % _FIRST_EVERY == _FIRST_EVERY - 1:
+            self._take_first(paused)
         if number % _RESTORE_EVERY == _RESTORE_EVERY - 1:
             self._restore(dice.choice(self._taken), paused)
         if number % _REOPEN_EVERY == _REOPEN_EVERY - 1:
@@ -193,6 +203,22 @@ class Fuzz:
         missed = [path for path in self._snapshots.verify() if path not in hidden]
         self._complain([f"verify: {path!r} had not been noticed" for path in missed], paused, now)
 
+    def _take_first(self, paused: Paused) -> None:
+        """A first snapshot, which takes what it can from the packs, is the same as any other."""
+        # In some states git refuses; then there is less to take.
+        for words in ([b"add", b"-A"], [b"repack", b"-q", b"-a", b"-d"]):
+            ask_git(words, folder=bytes(self.root), good=range(256))
+        data = self.folder / "first"
+        with everything_seeded(), self.opener(self.root, data, way=self.way) as snapshots:
+            first = snapshots.track()
+            self.counts.seeded += snapshots.status().seeded
+        self.counts.firsts += 1
+        now = Taken(first, read_worktree(bytes(self.root), LIMIT))
+        if first.id != now.listing.tree:
+            told = f"the first snapshot is {first.id}, but should be {now.listing.tree}"
+            self._complain([told], paused, now)
+        shutil.rmtree(data)
+
     def _restore(self, wanted: Taken, paused: Paused) -> None:
         """Put an earlier worktree back, look at every path, then compare as after any change."""
         found = self._taken[-1]
@@ -234,6 +260,16 @@ class Fuzz:
         words = ["python", "-m", "kedge.testing.fuzz", "--root-folder", "NEW-FOLDER"]
         words += ["--seed", str(self.seed), "--rounds", str(self.counts.rounds + 1)]
         return shlex.join([*words, "--way", self.way, "--kind", self.kind])
+
+
+@contextmanager
+def everything_seeded() -> Iterator[None]:
+    """First snapshots take blobs from packs however few there are."""
+    fewest, seeding.FEWEST_FILES = seeding.FEWEST_FILES, 0
+    try:
+        yield
+    finally:
+        seeding.FEWEST_FILES = fewest
 
 
 def _state(leaf: Leaf) -> Present:

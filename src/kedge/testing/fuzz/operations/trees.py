@@ -36,6 +36,8 @@ def make_deep(world: World) -> str:
 
 def remove_tree(world: World) -> str:
     path = world.subfolder()
+    # It may be a pipe by now, which `rmtree` would wait for.
+    os.listdir(world.path(path))
     shutil.rmtree(world.path(path))
     return f"remove tree {path!r}"
 

@@ -74,6 +74,13 @@ def _questions(scratch: Scratch, sides: Sequence[Side], wanted: Amount) -> Itera
         scratch.size(100, 8),
         4,
     )
+    # More than kedge keeps as they were sent.
+    yield _Question(
+        f"pages of {PAGE} of {wanted.messages:,} messages by turns",
+        [[_get(side, path) for path in side.filled.pages] for side in sides],
+        scratch.size(100, 8),
+        None,
+    )
     new = {"title": "Measured"}
     yield _Question(
         "POST session",

@@ -72,7 +72,7 @@ def _questions(scratch: Scratch, sides: Sequence[Side], wanted: Amount) -> Itera
         f"page of {PAGE} of {wanted.messages:,} messages",
         [[_get(side, page_path(side.filled))] for side in sides],
         scratch.size(100, 8),
-        4,
+        6,
     )
     # More than kedge keeps as they were sent.
     yield _Question(

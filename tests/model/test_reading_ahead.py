@@ -62,9 +62,9 @@ async def test_the_order_is_that_of_the_stream(monkeypatch: pytest.MonkeyPatch, 
                 told.append(text.strip())
             case TextStarted() | TextEnded() | ToolStarted() | ToolCalled():
                 told.append(type(event).__name__)
-    text = ["TextStarted", "one", "two", "TextEnded", "ToolStarted", "ToolCalled"]
+    first = ["TextStarted", "one", "two", "TextEnded", "ToolStarted", "ToolCalled"]
     more = ["TextStarted", "three", "four", "TextEnded", "why", "not"]
-    assert told == [*text, *more, "TextStarted", "five", "six", "TextEnded"]
+    assert told == [*first, *more, "TextStarted", "five", "six", "TextEnded"]
 
 
 async def test_who_leaves_while_more_was_read_than_asked_for_ends_the_answer(

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from http import HTTPMethod
+from urllib.parse import quote
 
 from bench.agents_sides import MODEL, PROVIDER
-from bench.server_http import connected
+from bench.server_http import Connection, connected
 
 PAGE = 100
 """Messages of a page."""
@@ -30,6 +31,8 @@ class Filled:
     sessions: list[str]
     long: str
     """The session with the messages."""
+    pages: list[str]
+    """Where all pages of its messages are, newest first."""
 
 
 async def fill(port: int, wanted: Amount) -> Filled:
@@ -46,7 +49,15 @@ async def fill(port: int, wanted: Amount) -> Filled:
         }
         for _ in range(wanted.messages):
             await connection.ask(HTTPMethod.POST, f"/session/{sessions[-1]}/message", message)
-    return Filled(sessions, sessions[-1])
+        pages = await _pages(connection, _newest_page(sessions[-1]))
+    return Filled(sessions, sessions[-1], pages)
+
+
+async def _pages(connection: Connection, first: str) -> list[str]:
+    pages = [first]
+    while cursor := await connection.header(pages[-1], "x-next-cursor"):
+        pages.append(f"{first}&before={quote(cursor, safe='')}")
+    return pages
 
 
 async def check(name: str, port: int, filled: Filled, wanted: Amount) -> None:
@@ -73,4 +84,8 @@ def sessions_path(wanted: Amount) -> str:
 
 def page_path(filled: Filled) -> str:
     """Where the newest page of messages is."""
-    return f"/session/{filled.long}/message?limit={PAGE}"
+    return filled.pages[0]
+
+
+def _newest_page(session: str) -> str:
+    return f"/session/{session}/message?limit={PAGE}"

@@ -23,20 +23,30 @@ class Connection:
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         """The answer, which must be a success."""
-        self._writer.write(request(self._port, method, path, body))
-        status, text = await self._answer()
-        if status >= HTTPStatus.BAD_REQUEST:
-            raise RuntimeError(f"{method} {path} was answered with {status}: {text[:500]!r}")
+        _, text = await self._asked(method, path, body)
         return json.loads(text or b"null")
 
-    async def _answer(self) -> tuple[int, bytes]:
-        head = (await self._reader.readuntil(_END)).decode("latin-1").lower()
-        headers = dict(line.split(": ", 1) for line in head.strip().split("\r\n")[1:])
-        if headers.get("transfer-encoding") == "chunked":
+    async def header(self, path: str, name: str) -> str | None:
+        """A header of what is got, if it is there; it must be a success."""
+        headers, _ = await self._asked("GET", path, None)
+        return headers.get(name)
+
+    async def _asked(self, method: str, path: str, body: object) -> tuple[dict[str, str], bytes]:
+        self._writer.write(request(self._port, method, path, body))
+        status, headers, text = await self._answer()
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise RuntimeError(f"{method} {path} was answered with {status}: {text[:500]!r}")
+        return headers, text
+
+    async def _answer(self) -> tuple[int, dict[str, str], bytes]:
+        head = (await self._reader.readuntil(_END)).decode("latin-1")
+        lines = [line.split(": ", 1) for line in head.strip().split("\r\n")[1:]]
+        headers = {name.lower(): value for name, value in lines}
+        if headers.get("transfer-encoding", "").lower() == "chunked":
             body = b"".join([chunk async for chunk in self._chunks()])
         else:
             body = await self._reader.readexactly(int(headers.get("content-length", "0")))
-        return int(head.split()[1]), body
+        return int(head.split()[1]), headers, body
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         while size := int(await self._reader.readline(), 16):

@@ -72,7 +72,14 @@ def _questions(scratch: Scratch, sides: Sequence[Side], wanted: Amount) -> Itera
         f"page of {PAGE} of {wanted.messages:,} messages",
         [[_get(side, page_path(side.filled))] for side in sides],
         scratch.size(100, 8),
-        4,
+        6,
+    )
+    # More than kedge keeps as they were sent.
+    yield _Question(
+        f"pages of {PAGE} of {wanted.messages:,} messages by turns",
+        [[_get(side, path) for path in side.filled.pages] for side in sides],
+        scratch.size(100, 8),
+        None,
     )
     new = {"title": "Measured"}
     yield _Question(

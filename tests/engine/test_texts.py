@@ -28,7 +28,7 @@ async def summed_up(talk: Talk, *files: str, lines: int = 1) -> None:
 async def shown(talk: Talk) -> list[list[FileDiff]]:
     """What clients see of what each prompt's turn changed."""
     page = await message_texts(talk.engine, talk.session.id, before=None, limit=100)
-    found = [each.info for each in wire.decode(page.text, list[MessageWithParts])]
+    found = [each.info for each in wire.decode(page.body, list[MessageWithParts])]
     prompts = [info for info in found if isinstance(info, UserMessage)]
     return [info.summary.diffs if info.summary else [] for info in prompts]
 

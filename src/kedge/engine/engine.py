@@ -19,6 +19,7 @@ from kedge.engine.asks import Asks
 from kedge.engine.events import EventLog
 from kedge.engine.heartbeats import Heartbeat
 from kedge.engine.holding import expire, held, release
+from kedge.engine.pages import Pages
 from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
@@ -89,6 +90,7 @@ class Engine:
         self.settings = settings
         self.events = EventLog(store, ids, settings.queue_length)
         self.pieces = Pieces(store)
+        self.pages = Pages()
         self.sessions = Sessions(self)
         self.projects = Projects(store, clock)
         self.asks = Asks(self)

@@ -47,6 +47,8 @@ def check_text(text: object, name: str) -> str:
     """A string that can be stored; lone surrogates become U+FFFD."""
     if not isinstance(text, str):
         raise InvalidInput(f"{name} must be a string", field=name)
+    if type(text) is str and text.isascii():
+        return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

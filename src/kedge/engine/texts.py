@@ -23,11 +23,13 @@ from kedge.engine.diffs.diffs import ROOM
 from kedge.engine.events import Event
 from kedge.engine.inputs import check_limit
 from kedge.engine.listing import Listing, read_page
+from kedge.engine.pages import MessageTexts, PageKey, Pages
 from kedge.engine.session import Session
 from kedge.store.cursors import PageCursor
 from kedge.store.script import Script
 from kedge.store.verbs.changes import StoredChange, family_changes
-from kedge.store.verbs.messages import MessageText, get_message, message_page
+from kedge.store.verbs.eventlog import session_head
+from kedge.store.verbs.messages import MessagePage, MessageText, get_message, message_page
 from kedge.store.verbs.plans import pending_plans
 from kedge.store.verbs.projects import get_project
 from kedge.store.verbs.sessions import child_texts, fork_texts, get_session, get_session_text
@@ -72,15 +74,6 @@ class Texts:
     def text(self) -> str:
         """All of them as one JSON list."""
         return f"[{','.join(self.texts)}]"
-
-
-@dataclass(frozen=True, slots=True)
-class MessageTexts:
-    """Neighbouring messages as one JSON list."""
-
-    text: str
-    older: str | None
-    """Hand it back to get those before; None at the beginning."""
 
 
 async def session_text(engine: "Engine", id: str) -> str:
@@ -139,7 +132,7 @@ async def message_text(engine: "Engine", session_id: str, id: str) -> str:
     check_id("ses", session_id)
     script = partial(get_message, session_id, check_id("msg", id))
     (found,) = await _filled(engine, session_id, [await engine.store.scan(script)])
-    return "".join(found.pieces())
+    return found.text
 
 
 async def message_texts(
@@ -149,15 +142,41 @@ async def message_texts(
     check_id("ses", session_id)
     cursor = None if before is None else PageCursor.parse(before, session_id)
     read = engine.store.read if check_limit(limit) <= _FEW else engine.store.scan
-    page = await read(partial(message_page, session_id, before=cursor, limit=limit))
-    pieces = ["["]
-    for message in await _filled(engine, session_id, page.messages):
+    key = PageKey(session_id, before, limit)
+    head, found = await read(partial(_page, engine.pages, key, cursor))
+    if isinstance(found, MessageTexts):
+        engine.pages.keep(key, head, found)
+        return found
+    filled = await _filled(engine, session_id, found.messages)
+    older = found.older.text(session_id) if found.older else None
+    texts = MessageTexts(_joined(filled), older)
+    # Patches depend on more than their session's events.
+    if filled == found.messages:
+        engine.pages.keep(key, head, texts)
+    return texts
+
+
+def _page(
+    pages: Pages, key: PageKey, cursor: PageCursor | None
+) -> Script[tuple[int, MessageTexts | MessagePage]]:
+    """A page as it is kept, or as it is read; with the newest event of its session before that."""
+    head = yield from session_head(key.session_id)
+    if (kept := pages.find(key, head)) is not None:
+        yield from get_session_text(key.session_id)
+        return head, kept
+    return head, (yield from message_page(key.session_id, before=cursor, limit=key.limit))
+
+
+def _joined(messages: Sequence[MessageText]) -> bytes:
+    """Messages as one JSON list."""
+    # Only small pieces are copied: to get memory for a page costs more than to fill it.
+    pieces = [b"["]
+    for message in messages:
         if len(pieces) > 1:
-            pieces.append(",")
-        pieces += message.pieces()
-    pieces.append("]")
-    # Joined once: a page is large, and each copy of it costs more than all that is done with it.
-    return MessageTexts("".join(pieces), page.older.text(session_id) if page.older else None)
+            pieces.append(b",")
+        pieces.append(message.text.encode())
+    pieces.append(b"]")
+    return b"".join(pieces)
 
 
 async def _filled(
@@ -170,7 +189,7 @@ async def _filled(
         prompts = [wire.decode(messages[at].info, UserMessage) for at in changed]
         shown = await _with_patches(engine, session_id, prompts, ROOM)
         for at, prompt in zip(changed, shown, strict=True):
-            filled[at] = replace(messages[at], info=wire.encode(prompt))
+            filled[at] = messages[at]._replace(info=wire.encode(prompt))
     return filled
 
 

@@ -38,8 +38,13 @@ def json(value: object, status: int = 200, headers: Iterable[tuple[str, str]] = 
 
 def json_text(text: str, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Answer:
     """JSON that is already text."""
+    return json_bytes(text.encode(), status, headers)
+
+
+def json_bytes(body: bytes, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Answer:
+    """JSON that is already encoded."""
     raw = tuple((name.encode(), each.encode()) for name, each in headers)
-    return Answer(text.encode(), status, JSON, raw)
+    return Answer(body, status, JSON, raw)
 
 
 def incomplete(is_incomplete: bool) -> list[tuple[str, str]]:

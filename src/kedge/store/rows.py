@@ -43,7 +43,7 @@ def strip_part(part: Part, text: str) -> str:
 
 def join_part(session_id: str, message_id: str, id: str, type: str, data: str) -> str:
     """The JSON text of a part, from its columns."""
-    return "".join(part_pieces(part_home(session_id, message_id), id, type, data))
+    return part_text(part_home(session_id, message_id), id, type, data)
 
 
 def part_home(session_id: str, message_id: str) -> str:
@@ -51,10 +51,10 @@ def part_home(session_id: str, message_id: str) -> str:
     return f',"sessionID":{quoted(session_id)},"messageID":{quoted(message_id)}'
 
 
-def part_pieces(home: str, id: str, type: str, data: str) -> tuple[str, str]:
-    """The JSON text of a part in two pieces: whoever joins many copies each only once."""
-    head = f'{{"type":"{type}","id":{quoted(id)}{home}'
-    return (head, "}") if data == "{}" else (f"{head},", data[1:])
+def part_text(home: str, id: str, type: str, data: str) -> str:
+    """The JSON text of a part; `home` is what it has in common with the others of its message."""
+    rest = "}" if data == "{}" else f",{data[1:]}"
+    return f'{{"type":"{type}","id":{quoted(id)}{home}{rest}'
 
 
 def split_message(message: Message) -> tuple[str, str | None, str]:

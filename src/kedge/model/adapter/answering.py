@@ -1,5 +1,6 @@
 """One request to a real provider, from question to last word."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
@@ -50,6 +51,9 @@ _WORDS = {
     " unexpected_tool_call too_many_tool_calls missing_thought_signature",
 }
 _REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()}
+
+_AHEAD = 64
+"""Events that may be read before they are asked for."""
 
 
 @asynccontextmanager
@@ -131,21 +135,52 @@ async def _events(
 async def _said(
     response: StreamedResponse, endpoint: Endpoint, begun: list[Response], listener: Listener
 ) -> AsyncGenerator[ModelEvent, None]:
-    heard = aiter(response)
-    while True:
-        # Only around what they do: what the caller raises between two events is the caller's.
-        with translated(endpoint, partial(_latest, begun)):
-            try:
-                event = await anext(heard)
-            except StopAsyncIteration:
-                break
-            said = [*listener.hear(event)]
-        for each in said:
+    said: asyncio.Queue[ModelEvent | Exception | None] = asyncio.Queue(_AHEAD)
+    listening = asyncio.create_task(_listen(response, begun, listener, said))
+    try:
+        while (each := await said.get()) is not None:
+            if isinstance(each, Exception):
+                # Only around what they do: what the caller raises between two events is its own.
+                with translated(endpoint, partial(_latest, begun)):
+                    raise each
             yield each
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
     refusal = (response.provider_details or {}).get("refusal")
     is_said = _reason_in(_reader_of(begun[-1])) == "stop"
-    for each in (*listener.refuse(refusal or ""), *listener.end(is_said=is_said)):
-        yield each
+    for last in (*listener.refuse(refusal or ""), *listener.end(is_said=is_said)):
+        yield last
+
+
+async def _listen(
+    response: StreamedResponse,
+    begun: list[Response],
+    listener: Listener,
+    said: asyncio.Queue[ModelEvent | Exception | None],
+) -> None:
+    """Put what is heard into a queue, and at the end the error that ended it or None.
+
+    Words that follow words do not go through the library: it only hands them on, and takes longer
+    for that than all others together take for the rest.
+    """
+
+    async def say(words: str) -> None:
+        for each in listener.speak(words):
+            await said.put(each)
+
+    stream = begun[-1].stream
+    assert isinstance(stream, EventStream)
+    if isinstance(stream.reader, ChatReader):
+        stream.say = say
+    try:
+        async for event in response:
+            for each in listener.hear(event):
+                await said.put(each)
+    except Exception as error:  # noqa: BLE001 - whatever it is, who hears the answer is told
+        await said.put(error)
+    else:
+        await said.put(None)
 
 
 def _counted(

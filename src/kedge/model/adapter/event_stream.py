@@ -9,7 +9,14 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -100,6 +107,9 @@ class EventStream(httpx2.AsyncByteStream):
         self.reader = reader
         self.latest = b""
         """What was handed on last."""
+        self.say: Callable[[str], Awaitable[None]] | None = None
+        """Takes words of a chat that follow other words, past the library, which would only hand
+        them on."""
         self._endpoint = endpoint
         self._named = endpoint.protocol == "anthropic"
         self._name = ""
@@ -114,9 +124,15 @@ class EventStream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The stream as the library expects it."""
+        spoke = False
         async with aclosing(self._frames()) as frames:
             async for frame in frames:
-                yield self._encoded(frame)
+                words = _words_alone(frame)
+                if words and spoke and self.say is not None:
+                    await self.say(words)
+                else:
+                    yield self._encoded(frame)
+                spoke = bool(words)
         self._check_end()
         for frame in self.reader.end():
             yield self._encoded(frame)
@@ -360,6 +376,15 @@ def _error_in(name: str, value: dict[str, Any]) -> Any:  # noqa: ANN401 - any JS
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return choices[0].get("error") or None
     return None
+
+
+def _words_alone(frame: dict[str, Any]) -> str:
+    """The words of a frame in the form of OpenAI's chats, if it says nothing else."""
+    choices = frame.get("choices")
+    if not choices or choices[0]["finish_reason"] is not None:
+        return ""
+    delta: dict[str, Any] = choices[0]["delta"]
+    return str(delta["content"]) if len(delta) == 1 and "content" in delta else ""
 
 
 def object_in(value: dict[str, Any], name: str) -> dict[str, Any]:

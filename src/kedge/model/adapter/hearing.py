@@ -91,6 +91,11 @@ class Listener:
         elif isinstance(event, PartEndEvent) and event.index in self._calls:
             yield from self._complete(self._calls[event.index], final=False)
 
+    def speak(self, words: str) -> Iterator[ModelEvent]:
+        """More words of a text that has begun, in a chat."""
+        assert self._tagged is not None
+        yield from self._apart(self._tagged.feed(words))
+
     def refuse(self, text: str) -> Iterator[ModelEvent]:
         """A refusal, which is told apart from the text, is shown as text."""
         yield from self._say(_REFUSAL, text)

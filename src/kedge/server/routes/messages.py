@@ -9,7 +9,7 @@ from kedge.domain.messages import MessageWithParts
 from kedge.domain.parts import Part
 from kedge.engine.inputs import MAX_LIMIT
 from kedge.engine.texts import message_text, message_texts
-from kedge.server.answers import TRUE, Answer, json, json_text
+from kedge.server.answers import TRUE, Answer, json, json_bytes, json_text
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.routing import Routes, always
@@ -50,7 +50,7 @@ async def list_messages(request: Request[MessagesQuery, NoBody]) -> Answer:
         request.backend.engine, await request.session_id(), before=query.before, limit=limit
     )
     headers = _older(request, limit, page.older) if page.older else []
-    return json_text(page.text, headers=headers)
+    return json_bytes(page.body, headers=headers)
 
 
 @routes.get("/session/{sessionID}/message/{messageID}", "session.message", answer=MessageWithParts)

@@ -311,6 +311,9 @@ WHERE seq > :seq AND seq <= :until AND directory = :directory ORDER BY seq LIMIT
 SELECT seq, type, session_id, project_id, directory, payload FROM event
 WHERE session_id = :session_id AND seq > :seq ORDER BY seq LIMIT :limit
 
+-- name: event_head_of_session
+SELECT max(seq) FROM event WHERE session_id = :session_id
+
 -- name: event_touched
 SELECT entity, type FROM event WHERE session_id = :session_id AND seq > :seq
 

@@ -18,6 +18,12 @@ def log_head() -> Script[int]:
     return int(found[0])
 
 
+def session_head(session_id: str) -> Script[int]:
+    """The sequence number of the newest event about a session; 0 if none is left."""
+    found = yield from row("event_head_of_session", session_id=session_id)
+    return int(found[0]) if found is not None and found[0] is not None else 0
+
+
 def events_after(seq: int, limit: int = PAGE) -> Script[list[StoredEvent]]:
     """The events that follow, oldest first: as many as asked for, or fewer if they are large."""
     return (yield from _page("event_after", seq, limit))

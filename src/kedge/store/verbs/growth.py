@@ -103,5 +103,5 @@ def _placed(found: Row, text: MessageText) -> PlacedMessage:
         pos=found[4],
         state=state,
         joined=joined,
-        size=sum(len(piece) for piece in text.pieces()),
+        size=len(text.text),
     )

@@ -1,7 +1,8 @@
 """Messages: write, read, page and remove them, with their parts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +17,7 @@ from kedge.store.rows import (
     check_size,
     join_message,
     part_home,
-    part_pieces,
+    part_text,
     split_message,
 )
 from kedge.store.script import Row, Script, row, rows, run
@@ -25,29 +26,25 @@ from kedge.store.verbs.sessions import LockedSession, about, get_session_text, l
 from kedge.store.verbs.totals import add_totals, message_totals
 
 
-@dataclass(frozen=True, slots=True)
-class MessageText:
+class MessageText(NamedTuple):
     """A message and its parts as JSON text, ready to be joined into an answer."""
 
     info: str
-    parts: list[str]
-    """Pieces of text, with commas between the parts."""
+    parts: str
+    """The parts, with commas between them."""
 
-    def pieces(self) -> Iterator[str]:
-        """The text of the whole, to be joined."""
-        yield '{"info":'
-        yield self.info
-        yield ',"parts":['
-        yield from self.parts
-        yield "]}"
+    @property
+    def text(self) -> str:
+        """The whole."""
+        return f'{{"info":{self.info},"parts":[{self.parts}]}}'
 
     def decoded(self) -> MessageWithParts:
         """The message as a value."""
-        return wire.decode("".join(self.pieces()), MessageWithParts)
+        return wire.decode(self.text, MessageWithParts)
 
     def answer(self) -> Answer:
         """The message as a value, if it is one of a model."""
-        return wire.decode("".join(self.pieces()), Answer)
+        return wire.decode(self.text, Answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +213,10 @@ def with_parts(session_id: str, page: Sequence[Row]) -> Script[list[MessageText]
         "part_range", session_id=session_id, first=page[0][4], last=page[-1][4]
     )
     for pos, part_id, type, data in found_parts:
-        if parts[pos]:
-            parts[pos].append(",")
-        parts[pos] += part_pieces(homes[pos], part_id, type, data)
-    return [MessageText(join_message(session_id, found), parts[found[4]]) for found in page]
+        parts[pos].append(part_text(homes[pos], part_id, type, data))
+    return [
+        MessageText(join_message(session_id, found), ",".join(parts[found[4]])) for found in page
+    ]
 
 
 def _created_at(message: Message, created: int) -> Message:

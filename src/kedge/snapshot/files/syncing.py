@@ -2,7 +2,9 @@
 
 import errno
 import os
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from kedge.domain.errors import SnapshotError
@@ -13,8 +15,22 @@ from kedge.snapshot.files.sharing import in_shares
 def sync_files(fds: Iterable[int | None]) -> dict[int, OSError]:
     """Sync open files; the errors of those that could not be."""
     files = [fd for fd in fds if fd is not None]
+    _begin(files)
     failures = in_shares(_sync_each, files)
     return {fd: error for fd, error in zip(files, failures, strict=True) if error}
+
+
+def _begin(fds: Iterable[int]) -> None:
+    """Have the file system find room for all of them first, and begin to write.
+
+    One commit of its journal then has them all. Without, each sync finds room for its own file,
+    and waits for a commit of its own.
+    """
+    if sys.platform == "linux":
+        for fd in fds:
+            # Whoever cannot be advised can still be synced.
+            with suppress(OSError):
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _sync_each(fds: Sequence[int]) -> list[OSError | None]:

@@ -443,6 +443,16 @@ def test_a_folder_that_cannot_be_synced_is_an_error(
             syncing.sync_folders(root, {b""})
 
 
+def test_what_cannot_be_synced_is_told_for_itself(tmp_path: Path) -> None:
+    """Also if the kernel cannot even begin to write it; the others are synced."""
+    reading, writing = os.pipe()
+    with (tmp_path / "file").open("wb") as file:
+        failures = syncing.sync_files([writing, None, file.fileno()])
+    os.close(reading)
+    os.close(writing)
+    assert {fd: error.errno for fd, error in failures.items()} == {writing: errno.EINVAL}
+
+
 @given(st.binary(min_size=1, max_size=255), st.integers(0, 10**6))
 def test_own_names_are_known_and_kept_ones_are_seen(name: bytes, number: int) -> None:
     """Temporary names never reach a snapshot; a kept file is like any other."""

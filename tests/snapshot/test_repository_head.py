@@ -1,6 +1,7 @@
 """Where HEAD stands, compared with what git says, for every form that git keeps it in."""
 
 import os
+import resource
 import shutil
 import time
 from pathlib import Path
@@ -61,6 +62,37 @@ def test_a_branch_packed_again_is_read_again(tmp_path: Path) -> None:
         # Old enough to be remembered.
         wait_until_settled(tmp_path / ".git" / "packed-refs")
         assert [ours(tmp_path).commit for _ in range(2)] == [now, now]
+
+
+def test_a_branch_that_moved_behind_its_times_is_read_again(tmp_path: Path) -> None:
+    """As long as before, with the old time of modification: what was remembered does not count."""
+    repository(tmp_path)
+    first, second = commit(tmp_path, "one"), commit(tmp_path, "two")
+    branch = tmp_path / ".git/refs/heads/main"
+    wait_until_settled(branch)
+    assert [ours(tmp_path).commit for _ in range(2)] == [second, second]
+    then = branch.stat()
+    branch.write_text(first + "\n")
+    os.utime(branch, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert ours(tmp_path).commit == first
+    wait_until_settled(branch)
+    assert ours(tmp_path).commit == first
+
+
+def test_a_branch_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
+    """That there was no descriptor left once is not remembered of the file."""
+    repository(tmp_path)
+    now, place = commit(tmp_path), opened(tmp_path)
+    wait_until_settled(tmp_path / ".git/refs/heads/main")
+    wait_until_settled(tmp_path / ".git/HEAD")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        without = read_head(place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert without.commit is None
+    assert read_head(place) == Head(ref="refs/heads/main", commit=now)
 
 
 def wait_until_settled(path: Path) -> None:

@@ -37,6 +37,7 @@ class Root:
         """Open the folder; only here are symlinks on the way to it followed."""
         self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._identity = _identity(os.fstat(self.fd))
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -56,9 +57,9 @@ class Root:
 
     def reopen(self) -> None:
         """Turn to the folder that the root's path leads to now."""
-        fd = self.opened_again().fd
+        new = self.opened_again()
         self.close()
-        self.fd = fd
+        self.fd, self._identity = new.fd, new._identity
 
     def opened_again(self) -> "Root":
         """The folder that the root's path leads to now; it is the caller's to close."""
@@ -75,8 +76,7 @@ class Root:
             found = os.stat(self.path)
         except OSError:
             return False
-        mine = os.fstat(self.fd)
-        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+        return _identity(found) == self._identity
 
     @contextmanager
     def folder(self, path: bytes) -> Iterator[int]:
@@ -166,6 +166,11 @@ def naps() -> Iterator[float]:
     while True:
         yield nap
         nap = min(2 * nap, _LONGEST_NAP)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """What a folder has of its own, as long as it is open or exists."""
+    return status.st_dev, status.st_ino
 
 
 def _translated(error: OSError, at: bytes) -> OSError:

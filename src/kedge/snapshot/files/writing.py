@@ -9,6 +9,7 @@ import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from kedge.snapshot.files.moving import exists
 from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root, writable_components
 from kedge.snapshot.files.reading import Failure
 from kedge.snapshot.files.replacing import create, delete, replace, write_temporary
+from kedge.snapshot.files.sharing import in_shares
 from kedge.snapshot.files.steps import (
     IN_THE_WAY,
     CannotWrite,
@@ -36,6 +38,8 @@ from kedge.snapshot.values import Absent, Outcome, Present, Result, Uncovered
 
 _BATCH = 128
 """Files written, then synced together: enough for the file system to do it in few commits."""
+_SHARE = 16
+"""Fewer files are not worth a thread; then each is begun only when the one before it is done."""
 _SHARE_OF_LIMIT = 8
 """Each file of a batch is open, and perhaps its folder; others need open files too."""
 
@@ -64,8 +68,8 @@ class Writer:
         """`content` answers the bytes of a blob; `tag` is in the names of temporary files.
 
         `on_result` hears of each path as soon as it is done, which is before it is synced.
-        `may_write` is called before anything is written or removed; if it raises, all stays as it
-        is, as after a crash.
+        `may_write` is called before anything is written or removed, of many files by several
+        threads; if it raises, all stays as it is, as after a crash.
         """
         self.created: list[bytes] = []
         """Folders that were made, those above before those below."""
@@ -104,13 +108,10 @@ class Writer:
 
     def _carried_out(self, steps: Sequence[Step]) -> Iterator[Result]:
         for deleting, run in groupby(steps, lambda step: isinstance(step.want, Absent)):
-            if deleting:
-                yield from map(self._delete, run)
-            else:
-                writes = list(run)
-                batch = _batch()
-                for start in range(0, len(writes), batch):
-                    yield from self._write(writes[start : start + batch])
+            alike = list(run)
+            batch, carry_out = (_BATCH, self._delete) if deleting else (_batch(), self._write)
+            for start in range(0, len(alike), batch):
+                yield from carry_out(alike[start : start + batch])
 
     def refuse(self, step: Step, reason: str) -> Result:
         """Leave a path as it is; one that is as wanted already needs nothing."""
@@ -143,7 +144,13 @@ class Writer:
         removed = [self.remove_if_empty(each) for each in folders.hollow(self._root, folder)]
         return bool(removed) and removed[-1]
 
-    def _delete(self, step: Step) -> Result:
+    def _delete(self, steps: Sequence[Step]) -> list[Result]:
+        return in_shares(self._delete_each, steps, least=_SHARE)
+
+    def _delete_each(self, steps: Sequence[Step]) -> list[Result]:
+        return [self._delete_one(step) for step in steps]
+
+    def _delete_one(self, step: Step) -> Result:
         try:
             writable_components(step.path)
             with self._root.folder(step.folder) as dir_fd:
@@ -159,12 +166,17 @@ class Writer:
             closing.callback(self._unmake, len(self.created))
             opened: dict[bytes, int] = {}
             prepared = [self._prepare(step, opened, closing) for step in steps]
-            failures = sync_files([ready.fd for ready in prepared if isinstance(ready, _Ready)])
+            ready = [each for each in prepared if isinstance(each, _Ready)]
+            failures = sync_files([each.fd for each in ready])
             reach("after-sync")
-            return [
-                self._commit(ready, failures) if isinstance(ready, _Ready) else ready
-                for ready in prepared
-            ]
+            commit = partial(self._commit_each, failures)
+            committed = iter(in_shares(commit, ready, least=_SHARE))
+            return [next(committed) if isinstance(each, _Ready) else each for each in prepared]
+
+    def _commit_each(
+        self, failures: dict[int, OSError], prepared: Sequence[_Ready]
+    ) -> list[Result]:
+        return [self._commit(ready, failures) for ready in prepared]
 
     def _prepare(self, step: Step, opened: dict[bytes, int], closing: ExitStack) -> Result | _Ready:
         """Everything up to the moment at which the path itself changes."""

@@ -6,6 +6,7 @@ form changed.
 
 import os
 import re
+import stat
 import time
 from functools import lru_cache
 
@@ -14,8 +15,10 @@ from kedge.snapshot.repository.finding import Repository
 from kedge.snapshot.repository.reading import (
     Signature,
     is_settled,
+    read_regular,
     read_small,
     signature,
+    signature_of,
 )
 from kedge.snapshot.values import Head
 
@@ -51,13 +54,28 @@ def _loose(repository: Repository, name: bytes) -> bytes | None:
     alone = name == b"HEAD" or name.startswith(_OF_ONE_WORKTREE)
     path = (repository.git_folder if alone else repository.common_folder) + b"/" + name
     try:
-        # A link to another ref is how git once wrote what is now `ref: `; any other it follows.
-        named = os.readlink(path)
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            return _linked(path)
+        seen = signature_of(found)
+        if is_settled(seen, time.time_ns()):
+            return _read_once(path, seen)
     except OSError:
-        named = b""
-    if named.startswith(b"refs/"):
-        return b"ref: " + named
+        return None
     return read_small(path, _LONGEST_REF)
+
+
+@lru_cache(maxsize=256)
+def _read_once(path: bytes, seen: Signature) -> bytes | None:
+    # What raises is not remembered: the next look may be luckier.
+    found = read_regular(path, _LONGEST_REF)
+    return found[0] if found else None
+
+
+def _linked(path: bytes) -> bytes | None:
+    # A link to another ref is how git once wrote what is now `ref: `; any other it follows.
+    named = os.readlink(path)
+    return b"ref: " + named if named.startswith(b"refs/") else read_small(path, _LONGEST_REF)
 
 
 def _shown(name: bytes) -> str | None:

@@ -2,49 +2,56 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # One stamp per interpreter asked for: another PYTHON must not silently get the old .venv.
-INSTALLED := .venv/.installed-$(subst /,_,$(PYTHON))
-CODE := src tests examples $(wildcard bench)
+INSTALLED := .venv/.runs-$(subst /,_,$(PYTHON))
+TOOLS := .venv/.tools-$(subst /,_,$(PYTHON))
+CODE := src tests examples scripts $(wildcard bench)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve components check test torture bench lock build clean
+.PHONY: help install serve tools components check test torture bench lock build clean
 
 help: ## say what there is
 	@echo "kedge: every target first installs what it needs into .venv."
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Another interpreter: make PYTHON=python3.13 test"
 
-install: $(INSTALLED) ## make .venv with kedge (editable) and the locked tools
+install: $(INSTALLED) ## make .venv with kedge (editable) and what it runs on
 
-$(INSTALLED): requirements.lock pyproject.toml scripts/install
+$(INSTALLED): requirements.lock pyproject.toml scripts/install scripts/environment.py
 	@scripts/install "$(PYTHON)"
 	@touch $@
+
+tools: $(TOOLS) ## the same with the extras and the tools that working on kedge needs
+
+$(TOOLS): requirements-dev.lock requirements.lock pyproject.toml scripts/install scripts/environment.py
+	@scripts/install "$(PYTHON)" --tools
+	@touch $@ $(INSTALLED)
 
 serve: $(INSTALLED) ## serve this folder on http://127.0.0.1:4096 (ARGS="--port 0 DIR" for other than that)
 	@$(BIN)/kedge serve $(ARGS)
 
-components: $(INSTALLED) ## find or install PostgreSQL, node, npm and tmux for the tests
+components: $(TOOLS) ## find or install PostgreSQL, node, npm and tmux for the tests
 	@scripts/components
 
-check: $(INSTALLED) ## formatting, lint, types, import layers
+check: $(TOOLS) ## formatting, lint, types, import layers
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/pytest -q tests/test_layers.py
 
-test: $(INSTALLED) components ## all tests but the long ones
+test: $(TOOLS) components ## all tests but the long ones
 	@scripts/test
 
-torture: $(INSTALLED) components ## the long crash, race and scale tests, with their figures
+torture: $(TOOLS) components ## the long crash, race and scale tests, with their figures
 	KEDGE_TORTURE=1 $(BIN)/pytest -n auto --timeout 1800 -m "hypothesis and not torture"
 	KEDGE_TORTURE=1 $(BIN)/pytest --timeout 1800 -m torture -rA -s
 
-bench: $(INSTALLED) ## measure
+bench: $(TOOLS) ## measure
 	$(BIN)/python -m bench
 
-lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml
+lock: $(TOOLS) ## write both requirements*.lock anew from pyproject.toml
 	scripts/lock
 
-build: $(INSTALLED) ## wheel and sdist in dist/
+build: $(TOOLS) ## wheel and sdist in dist/
 	$(BIN)/hatchling build
 
 clean: ## remove .venv, caches and dist/

@@ -13,6 +13,8 @@ from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 FOLDER, ADDRESS = "/tmp/harbour", "http://127.0.0.1:4096"
+# What is installed here is in use by these tests, perhaps for another Python than `make`'s own.
+MAKE = "make -s -o .venv/.runs-python3"
 
 
 def commands(block: markdown.Block) -> list[tuple[str, str]]:
@@ -40,7 +42,7 @@ def test_a_minute_to_the_first_undo(tmp_path: Path, environ: dict[str, str]) -> 
     subprocess.run(make_folder.replace(FOLDER, folder), shell=True, check=True)
     port = f'ARGS="--port 0 --data {tmp_path / "data"} {folder}"'
     server = subprocess.Popen(
-        ["bash", "-c", "exec " + serve.replace(f"ARGS={FOLDER}", port).replace("make", "make -s")],
+        ["bash", "-c", "exec " + serve.replace(f"ARGS={FOLDER}", port).replace("make", MAKE)],
         cwd=ROOT,
         env=environ,
         stdout=subprocess.PIPE,

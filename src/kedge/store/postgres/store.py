@@ -49,7 +49,7 @@ class PostgresStore:
         except ImportError as error:
             raise StoreUnavailable(
                 f"PostgreSQL needs packages that are not there ({error}); run"
-                " pip install 'kedge[postgres]'"
+                " pip install 'kedge[postgres]', or `make tools` in a checkout of kedge"
             ) from error
         return cls(await Database.open(url, ids, patience))
 

@@ -15,7 +15,7 @@ from bench.agents_sides import Side, Turn, configuration
 from bench.processes import Process, started
 from kedge.agent import Agent
 from kedge.domain.events import PartDelta, SessionIdle
-from kedge.engine.events import Subscription
+from kedge.engine.event_log import Subscription
 
 
 class KedgeSide(Side):

@@ -19,7 +19,7 @@ from bench.scratch import Scratch
 from bench.server_cuts import cut_start
 from bench.snapshots_sides import open_snapshots, wait_until_independent
 from bench.trees import committed, sizes
-from kedge.engine.events import Subscription
+from kedge.engine.event_log import Subscription
 
 Round = Callable[[], Awaitable[tuple[float, ...]]]
 

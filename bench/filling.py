@@ -10,10 +10,10 @@ from kedge.domain.parts import PartTime, TextPart
 from kedge.domain.sessions import NO_TOKENS, SessionInfo, SessionTime
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.session import Session
-from kedge.store.script import Script, ScriptMaker
-from kedge.store.verbs.messages import put_message
-from kedge.store.verbs.parts import put_part
-from kedge.store.verbs.sessions import create_session
+from kedge.store.queries.messages import put_message
+from kedge.store.queries.parts import put_part
+from kedge.store.queries.sessions import create_session
+from kedge.store.transaction import Script, ScriptMaker
 
 KILOBYTE = "The quick brown fox jumps over the lazy dog while it rains. ".ljust(64) * 16
 _BATCH = 1000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import kedge
-from kedge.store.sqlite.filesystem import filesystem_of
+from kedge.store.sqlite.file import filesystem_of
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from bench.figures import Figure, figure_of, ratio
 from bench.filling import new_message, new_part, store_all
 from bench.measuring import WARM_UP, Candidate, Work, side_by_side, steady
 from bench.scratch import Scratch
-from kedge.store.verbs.parts import put_part
+from kedge.store.queries.parts import put_part
 
 _SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti")
 _VOCABULARY = ["".join(each) for each in product(_SYLLABLES, repeat=3)]

@@ -26,9 +26,9 @@ from kedge.domain.sessions import NO_TOKENS
 from kedge.engine.session import Session
 from kedge.model.catalog import Catalog
 from kedge.model.port import Finished, ModelEvent, ModelRequest, TextDelta, ToolCalled
-from kedge.store.script import ScriptMaker
-from kedge.store.verbs.messages import put_message
-from kedge.store.verbs.parts import put_part
+from kedge.store.queries.messages import put_message
+from kedge.store.queries.parts import put_part
+from kedge.store.transaction import ScriptMaker
 
 _TARGET = 1.5
 _WORDS = "The quick brown fox jumps over the lazy dog while it rains. " * 5

@@ -20,7 +20,7 @@ from kedge.domain.errors import (
 )
 from kedge.domain.messages import AssistantMessage, MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import TextPart
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import Todo
 from kedge.testing.replay import both
 
 Call = Callable[[Any], Any]

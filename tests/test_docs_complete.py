@@ -16,8 +16,8 @@ from kedge.domain import errors
 from kedge.domain.events import EVENTS
 from kedge.engine.asks import Asks
 from kedge.engine.engine import Engine
-from kedge.engine.events import EventLog
-from kedge.engine.growing import Stream, ToolCall
+from kedge.engine.event_log import EventLog
+from kedge.engine.parts import Stream, ToolCall
 from kedge.engine.session import Session
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
@@ -37,8 +37,8 @@ from kedge.snapshot import (
     SnapshotSettings,
     Status,
 )
-from kedge.snapshot.asynchronous import AsyncSnapshots
-from kedge.snapshot.opening import WAYS
+from kedge.snapshot.aio import AsyncSnapshots
+from kedge.snapshot.resources import WAYS
 from tests.support import markdown
 
 ROOT = Path(__file__).parents[1]

@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "kedge"
 
 # From low to high. Units of one layer do not know each other. `__init__` is the package's own face.
 LAYERS = (
-    {"_version"},
+    {"_version", "_async"},
     {"domain"},
-    {"config"},
+    {"config", "_failpoints"},
     {"store", "snapshot", "model"},
     {"engine"},
     {"errors", "events", "values"},

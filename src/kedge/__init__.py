@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from kedge.domain.clock import Clock
     from kedge.engine.asks import Asks, Reply
     from kedge.engine.engine import Engine, Place
-    from kedge.engine.events import Event, EventLog, Subscription
-    from kedge.engine.growing import Stream, ToolCall
-    from kedge.engine.opening import open
+    from kedge.engine.event_log import Event, EventLog, Subscription
+    from kedge.engine.open import open
+    from kedge.engine.parts import Stream, ToolCall
     from kedge.engine.projects import Projects
     from kedge.engine.session import MessageList, Session
     from kedge.engine.sessions import (
@@ -137,8 +137,8 @@ else:
         "DeletedList": "kedge.engine.sessions",
         "DeletedSession": "kedge.engine.sessions",
         "Engine": "kedge.engine.engine",
-        "Event": "kedge.engine.events",
-        "EventLog": "kedge.engine.events",
+        "Event": "kedge.engine.event_log",
+        "EventLog": "kedge.engine.event_log",
         "MessageList": "kedge.engine.session",
         "Output": "kedge.agent",
         "Place": "kedge.engine.engine",
@@ -152,14 +152,14 @@ else:
         "Sessions": "kedge.engine.sessions",
         "Settings": "kedge.engine.settings",
         "Step": "kedge.engine.steps",
-        "Stream": "kedge.engine.growing",
-        "Subscription": "kedge.engine.events",
+        "Stream": "kedge.engine.parts",
+        "Subscription": "kedge.engine.event_log",
         "Surroundings": "kedge.agent",
         "Tool": "kedge.agent",
-        "ToolCall": "kedge.engine.growing",
+        "ToolCall": "kedge.engine.parts",
         "ToolFailure": "kedge.agent",
         "Turn": "kedge.engine.turns",
-        "open": "kedge.engine.opening",
+        "open": "kedge.engine.open",
         "tool": "kedge.agent",
     }
     """Where a name comes from that is no value."""

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import NoReturn
 
-from kedge.cli.secrecy import hide_secrets
+from kedge.cli.secrets import hide_secrets
 
 
 def run() -> NoReturn:

@@ -1,7 +1,6 @@
 """The values that programs hand to kedge and get from it, in one place."""
 
 from kedge.domain.agents import AgentInfo
-from kedge.domain.failures import Failure
 from kedge.domain.messages import (
     Answer,
     AssistantMessage,
@@ -70,28 +69,28 @@ from kedge.domain.receipts import (
     RevertStrategy,
 )
 from kedge.domain.sessions import (
+    Busy,
     CacheCount,
     FileDiff,
     ForkOrigin,
+    Idle,
     ModelRef,
+    Retry,
+    RetryAction,
     RevertState,
     SearchHit,
     SessionInfo,
+    SessionStatus,
     SessionSummary,
     SessionTime,
     Share,
     Tail,
+    Todo,
+    TodoVersion,
     TokenCount,
 )
-from kedge.domain.status import (
-    Busy,
-    Idle,
-    Retry,
-    RetryAction,
-    SessionStatus,
-)
-from kedge.domain.todos import Todo, TodoVersion
-from kedge.domain.trees import TreeEntry
+from kedge.domain.wire_errors import Failure
+from kedge.domain.worktrees import TreeEntry
 
 __all__ = [
     "AgentInfo",

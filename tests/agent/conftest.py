@@ -19,7 +19,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(upkeep, name, NEVER)
     for name in ("stop_patience", "snapshot_budget"):
         monkeypatch.setitem(defaults_of(Settings), name, PATIENCE)
-    for name in (*WAITS, "agent.system._GIT_PATIENCE", "server.streams._PATCH_PATIENCE"):
+    for name in (*WAITS, "agent.system_prompt._GIT_PATIENCE", "server.sse.hub._PATCH_PATIENCE"):
         monkeypatch.setattr(f"kedge.{name}", PATIENCE)
 
 

@@ -12,7 +12,7 @@ from kedge.agent import AgentSettings
 from kedge.domain.errors import TurnAborted
 from kedge.domain.events import PermissionAsked, QuestionAsked, SessionStatusChanged
 from kedge.domain.messages import MessageWithParts
-from kedge.domain.status import Retry
+from kedge.domain.sessions import Retry
 from tests.agent.world import (
     Scene,
     World,

@@ -12,7 +12,7 @@ from kedge.domain.errors import AgentClosed, InvalidInput, SessionBusy, TurnAbor
 from kedge.domain.events import PartUpdated
 from kedge.domain.messages import UserMessage
 from kedge.domain.parts import ToolCompleted, ToolPart, ToolRunning
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
 from tests.agent.world import World, check_closed, error_of, info_of, text_of, tools_of
 from tests.support.model_server import Call as Called
 from tests.support.model_server import ModelServer, Text, Wait, answer

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from kedge.agent import Agent
-from kedge.agent.surroundings import Surroundings, SurroundingsBook
+from kedge.agent.context import Surroundings, SurroundingsBook
 from kedge.domain.errors import ModelNotFound, SessionNotFound, TurnAborted
-from kedge.domain.failures import unknown
 from kedge.domain.messages import MessageWithParts, UserMessage
-from kedge.domain.status import Busy
+from kedge.domain.sessions import Busy
+from kedge.domain.wire_errors import unknown
 from kedge.engine.session import Session
-from kedge.store.verbs.prompts import ABORTED, waiting_prompts
+from kedge.store.queries.prompts import ABORTED, waiting_prompts
 from tests.agent.worker import Worker
 from tests.agent.world import Scene, World, check_closed, info_of, text_of
 from tests.support.model_server import (

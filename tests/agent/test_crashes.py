@@ -9,7 +9,7 @@ import pytest
 
 from kedge.agent import Agent
 from kedge.domain.events import SessionStatusChanged
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
 from tests.agent.worker import Worker
 from tests.agent.world import (
     Scene,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kedge.model.known import KNOWN
+from kedge.model.registry import KNOWN
 from tests.agent.world import Scene, World, tools_of
 
 SECRET = "sk-very-secret"

@@ -9,11 +9,11 @@ import pytest
 from kedge.agent import AgentSettings, Call, Output, tool
 from kedge.domain.errors import RootBusy
 from kedge.domain.events import PermissionAsked, QuestionAsked
-from kedge.domain.failures import aborted
 from kedge.domain.messages import MessageModel, UserMessage
 from kedge.domain.parts import StepStartPart, ToolCompleted
+from kedge.domain.wire_errors import aborted
 from kedge.snapshot import snapshots
-from kedge.snapshot.async_ordering import AsyncOrdered
+from kedge.snapshot.aio import AsyncOrdered
 from kedge.snapshot.values import Present, Snapshot
 from tests.agent.world import (
     QUICK,

@@ -22,8 +22,7 @@ from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import ToolFailure
 from kedge.config.values import Config
 from kedge.domain.parts import ToolPart
-from kedge.domain.permission_rules import Rulebook
-from kedge.domain.permissions import PermissionAction, PermissionRequest, PermissionRule
+from kedge.domain.permissions import PermissionAction, PermissionRequest, PermissionRule, Rulebook
 from kedge.domain.questions import QuestionInfo, QuestionOption
 from kedge.engine import upkeep
 from kedge.engine.engine import Engine

@@ -22,7 +22,7 @@ from kedge.domain.events import (
 from kedge.domain.messages import AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.domain.parts import Part, ToolCompleted, ToolError, ToolPart, part_ended
 from kedge.domain.receipts import ReceiptOutcome
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
 from tests.agent.scripts import DECISIONS, HAPPENINGS, SCRIPTS, Happening
 from tests.agent.world import Scene, World, check_closed
 from tests.support.model_server import ModelServer, Reply, Text, answer

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.judging_chance import without_chance
-from tests.agent.judging_differences import DIFFERENCES, expected
-from tests.agent.judging_play import Recording, play, recordings
+from tests.agent.trace_chances import without_chance
+from tests.agent.trace_differences import DIFFERENCES, expected
+from tests.agent.trace_player import Recording, play, recordings
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "opencode.md"
 

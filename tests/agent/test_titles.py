@@ -6,7 +6,7 @@ import pytest
 
 from kedge.agent.titles import clean_title
 from kedge.domain.events import SessionUpdated
-from kedge.domain.naming import is_default_title
+from kedge.domain.titles import is_default_title
 from tests.agent.world import Scene, World, text_of
 from tests.support.model_server import (
     ModelServer,

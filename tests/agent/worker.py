@@ -11,9 +11,9 @@ from kedge.agent import Agent
 from kedge.domain.events import PartDelta, PartUpdated, SessionStatusChanged
 from kedge.domain.parts import ToolPart
 from kedge.engine import upkeep
-from kedge.engine.events import Event
+from kedge.engine.event_log import Event
 from tests.agent.world import World
-from tests.engine.children import Child
+from tests.engine.engine_processes import Child
 from tests.engine.places import NEVER, PAUSES
 
 
@@ -75,7 +75,7 @@ async def main(root: str, database: str, session_id: str, verb: str, text: str) 
     say("gone")
 
 
-async def _tell(events: kedge.engine.events.Subscription) -> None:
+async def _tell(events: kedge.engine.event_log.Subscription) -> None:
     async for event in events:
         say(said(event))
 

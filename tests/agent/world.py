@@ -32,9 +32,9 @@ from kedge.domain.parts import (
     ToolPart,
     ToolRunning,
 )
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
 from kedge.engine.engine import Engine
-from kedge.engine.events import Event, Subscription
+from kedge.engine.event_log import Event, Subscription
 from kedge.engine.session import Session
 from tests.support.model_server import ModelServer
 from tests.support.patience import PATIENCE

@@ -134,7 +134,7 @@ def test_a_server_says_what_is_ignored(terminal: Terminal) -> None:
 
 def test_a_second_interruption_is_obeyed_at_once(terminal: Terminal) -> None:
     """Whatever the server still does."""
-    with started(terminal, sys.executable, "-m", "tests.cli.hanging", str(PATIENCE)) as server:
+    with started(terminal, sys.executable, "-m", "tests.cli.hung_process", str(PATIENCE)) as server:
         events = server.ask("GET", "/event")
         server.process.send_signal(signal.SIGINT)
         events.fp.read()
@@ -143,7 +143,7 @@ def test_a_second_interruption_is_obeyed_at_once(terminal: Terminal) -> None:
 
 def test_a_server_that_cannot_end_ends(terminal: Terminal) -> None:
     """What hangs is left behind; everything that was acknowledged is stored."""
-    with started(terminal, sys.executable, "-m", "tests.cli.hanging", "0.1") as server:
+    with started(terminal, sys.executable, "-m", "tests.cli.hung_process", "0.1") as server:
         assert server.stop(signal.SIGTERM) == (0, "", "")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.config.files import LoadedFile, TrustCheck, load_files, nobody
-from kedge.config.loading import load_config
+from kedge.config.load import load_config
 from kedge.config.values import Config
 from kedge.domain.permissions import PermissionRule
 

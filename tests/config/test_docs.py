@@ -15,7 +15,7 @@ from kedge.config.values import (
     ProviderConfig,
     Section,
 )
-from kedge.engine.trusting import Trusting
+from kedge.engine.trust import Trusting
 from tests.config.scene import Scene, everybody
 from tests.support import markdown
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.config.file_reader import LARGEST_CONFIG
 from kedge.config.instructions import instruction_files
-from kedge.config.reading import LARGEST_CONFIG
 from kedge.config.values import Config, Instruction, ToolOutputConfig
 from kedge.domain.errors import ConfigInvalid
-from kedge.domain.permission_rules import Rulebook
+from kedge.domain.permissions import Rulebook
 from tests.config.scene import Scene, everybody, put, rule
 
 TRUST = "is ignored until you have looked at the file and run `kedge trust`"

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from kedge.domain.extras import shape_of
 from kedge.domain.mismatches import mismatch, path
+from kedge.domain.values import shape_of
 
 
 class Cat(msgspec.Struct, tag_field="kind", tag="cat"):

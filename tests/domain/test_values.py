@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.domain import events, messages, parts, sessions, status, todos
+from kedge.domain import events, messages, parts, sessions
+from kedge.domain import sessions as status
+from kedge.domain import sessions as todos
 from kedge.domain.errors import InvalidInput
 from kedge.domain.projects import Project
 from kedge.domain.values import EXTRA_KEY, Value

@@ -16,8 +16,8 @@ from tests.support.patience import PATIENCE, defaults_of
 WAITS = (
     "engine.worktrees._GIT_PATIENCE",
     "snapshot.objects.user_packs._PATIENCE",
-    "snapshot.ordering.PATIENCE",
-    "snapshot.ordering.SOON",
+    "snapshot.exclusive.PATIENCE",
+    "snapshot.exclusive.SOON",
     "snapshot.repository.config._GIT_PATIENCE",
     "snapshot.repository.head._GIT_PATIENCE",
 )

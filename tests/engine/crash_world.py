@@ -10,9 +10,9 @@ from pathlib import Path
 from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
-from kedge.snapshot.files.names import is_own_name
-from kedge.store.verbs.plans import open_plans
-from tests.engine.reverting.scene import lines, put, tree
+from kedge.snapshot.files.steps import is_own_name
+from kedge.store.queries.plans import open_plans
+from tests.engine.revert.scene import lines, put, tree
 
 State = tuple[int, bytes]
 Tree = Mapping[str, State]

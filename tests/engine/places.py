@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import kedge
-from kedge.domain.status import SessionStatus
+from kedge.domain.sessions import SessionStatus
 from kedge.engine.engine import Engine
 from kedge.store.port import StoredEvent
-from kedge.store.script import Script, row, rows, run
-from kedge.store.verbs.eventlog import events_after
+from kedge.store.queries.event_log import events_after
+from kedge.store.transaction import Script, row, rows, run
 
 PAUSES = ("_INDEX_EVERY", "_RECOVER_EVERY", "_FIRST_TIDY")
 """The names of the times after which an engine does something by itself, in `engine.upkeep`."""

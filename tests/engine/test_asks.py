@@ -23,22 +23,22 @@ from kedge.domain.errors import (
     StoreUnavailable,
     TurnAborted,
 )
-from kedge.domain.failures import aborted
 from kedge.domain.permissions import PermissionRule, ToolCallRef
 from kedge.domain.questions import QuestionInfo, QuestionOption
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
+from kedge.domain.wire_errors import aborted
 from kedge.engine import asks
 from kedge.engine.asks import Reply
 from kedge.engine.engine import Engine
-from kedge.engine.owners import Owner
+from kedge.engine.os_process import Owner
 from kedge.engine.session import Session
 from kedge.engine.turns import Turn
-from kedge.store.script import ScriptMaker, rows
-from kedge.store.verbs.asks import Answer, answer_permission
-from kedge.store.verbs.leases import renew_leases, take_over
-from kedge.store.verbs.rules import Holder
-from tests.engine.children import Child
-from tests.engine.logs import cycles
+from kedge.store.queries.asks import AskAnswer, answer_permission
+from kedge.store.queries.grants import Holder
+from kedge.store.queries.leases import renew_leases, take_over
+from kedge.store.transaction import ScriptMaker, rows
+from tests.engine.engine_processes import Child
+from tests.engine.event_log_fake import cycles
 from tests.engine.places import Place, stored_log
 from tests.support.patience import PATIENCE
 
@@ -416,7 +416,7 @@ async def test_always_ends_with_an_engine_elsewhere_that_is_silent(any_place: Pl
             script = partial(
                 answer_permission,
                 id,
-                Answer(reply="always"),
+                AskAnswer(reply="always"),
                 owners=engine.runs,
                 now=0,
                 holder=Holder(foreign, -1),

@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.engine.events import EventLog
-from tests.engine.logs import MemoryStore, Reader, cycles, log_on
+from kedge.engine.event_log import EventLog
+from tests.engine.event_log_fake import MemoryStore, Reader, cycles, log_on
 
 SESSIONS = ("ses_1", "ses_2", "ses_3")
 DIRECTORIES = ("/a", "/b")

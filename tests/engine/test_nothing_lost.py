@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.domain.failpoints import armed
+from kedge._failpoints import armed
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
-from kedge.snapshot.files.birth import file_clock
+from kedge.snapshot.files.reader import file_clock
 from tests.engine.places import Place
 from tests.engine.repositories import repository
-from tests.engine.reverting.scene import Crash, crash, lines, names, put, shell, told, turn, write
+from tests.engine.revert.scene import Crash, crash, lines, names, put, shell, told, turn, write
 
 USER = "SECRET=user\n"
 AGENT = "SECRET=agent\n"

@@ -6,16 +6,16 @@ from functools import partial
 import msgspec
 import pytest
 
-from kedge.domain.extras import plain
+from kedge.domain.values import plain
 from kedge.engine import pages as module
 from kedge.engine.engine import Engine
+from kedge.engine.json_views import message_texts
 from kedge.engine.pages import MessageTexts, PageKey, Pages
 from kedge.engine.session import Session
-from kedge.engine.texts import message_texts
 from kedge.errors import SessionNotFound
 from tests.engine.diffs.scene import Talk
 from tests.engine.places import Place
-from tests.engine.test_texts import summed_up
+from tests.engine.test_json_views import summed_up
 
 
 async def page(engine: Engine, session: Session, limit: int = 100) -> MessageTexts:

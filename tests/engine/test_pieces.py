@@ -13,12 +13,12 @@ from kedge.domain.errors import InvalidInput, StoreFull
 from kedge.domain.parts import ReasoningPart, TextPart
 from kedge.engine import pieces
 from kedge.engine.engine import Engine
-from kedge.engine.growing import Stream
+from kedge.engine.parts import Stream
 from kedge.engine.session import Session
-from kedge.store.script import Script, rows
-from kedge.store.verbs.pieces import add_pieces
+from kedge.store.queries.pieces import add_pieces
+from kedge.store.transaction import Script, rows
 from kedge.testing.replay import both
-from tests.engine.children import Child
+from tests.engine.engine_processes import Child
 from tests.engine.places import NEVER, Place
 from tests.support.patience import PATIENCE
 

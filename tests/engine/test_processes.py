@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from kedge.domain.status import Busy
-from kedge.engine import processes, sightings
+from kedge.domain.sessions import Busy
+from kedge.engine import os_process, processes
 from kedge.engine.engine import Engine
-from kedge.engine.owners import Owner, boot, machine
+from kedge.engine.os_process import Owner, boot, machine
 from kedge.engine.processes import belonging, end_processes
-from kedge.store.verbs.processes import Process, processes_of, put_process
+from kedge.store.queries.processes import Process, processes_of, put_process
 from tests.engine.places import Place, database_time, forge_lease
 from tests.support.watching import until, until_gone
 
@@ -43,10 +43,10 @@ def start(
     mark: str | None = CALL,
 ) -> Process:
     """A command as a dead process may have left it."""
-    env = {**os.environ, **({} if mark is None else {sightings.MARK: mark})}
+    env = {**os.environ, **({} if mark is None else {os_process.MARK: mark})}
     made = subprocess.Popen(["/bin/sh", "-c", line], env=env, start_new_session=True)
     started.append(made)
-    seen = sightings.process(made.pid)
+    seen = os_process.process(made.pid)
     assert seen is not None
     return Process(
         session_id="ses_1",
@@ -142,9 +142,9 @@ async def test_nobody_ends_itself(started: list[subprocess.Popen[bytes]]) -> Non
     script = (
         "import asyncio, os, subprocess, sys\n"
         "from kedge.engine.processes import end_processes, belonging\n"
-        "from kedge.engine.sightings import process\n"
-        "from kedge.engine.owners import boot, machine\n"
-        "from kedge.store.verbs.processes import Process\n"
+        "from kedge.engine.os_process import process\n"
+        "from kedge.engine.os_process import boot, machine\n"
+        "from kedge.store.queries.processes import Process\n"
         "mine = subprocess.Popen(['sleep', '1000'])\n"
         "beside = subprocess.Popen(['sleep', '1001'], start_new_session=True)\n"
         "shell = process(os.getppid())\n"
@@ -179,17 +179,17 @@ def test_processes_are_seen_without_proc(
     if shutil.which("ps") is None:
         pytest.skip("there is no ps here")
     known = start(started)
-    told = sightings.process(known.pid)
+    told = os_process.process(known.pid)
     assert told is not None
-    monkeypatch.setattr(sightings, "_has_proc", lambda: False)
-    seen = sightings.process(known.pid)
+    monkeypatch.setattr(os_process, "_has_proc", lambda: False)
+    seen = os_process.process(known.pid)
     assert seen is not None
     assert (seen.parent, seen.group, seen.session) == (told.parent, told.group, 0)
-    assert sightings.processes()[known.pid] == seen
+    assert os_process.processes()[known.pid] == seen
     assert known.pid in belonging([replace(known, started=seen.started)])
     started[-1].kill()
     started[-1].wait()
-    assert sightings.process(known.pid) is None
+    assert os_process.process(known.pid) is None
 
 
 async def test_a_dead_run_is_taken_over_after_its_processes_ended(

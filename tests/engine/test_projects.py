@@ -10,7 +10,7 @@ from kedge.domain.errors import ProjectNotFound, TooLarge
 from kedge.domain.projects import ProjectCommands, ProjectIcon
 from kedge.engine.engine import Engine
 from kedge.engine.worktrees import Worktree
-from kedge.store.verbs.projects import project_aliases
+from kedge.store.queries.projects import project_aliases
 from tests.engine.places import Place
 from tests.engine.repositories import commit, git, repository
 

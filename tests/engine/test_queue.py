@@ -6,15 +6,15 @@ import asyncio
 import pytest
 
 from kedge.domain.errors import InvalidInput, TurnAborted
-from kedge.domain.failures import aborted
 from kedge.domain.messages import AssistantMessage
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
+from kedge.domain.wire_errors import aborted
 from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.verbs.prompts import ABORTED
-from kedge.store.verbs.unanswered import PromptState
+from kedge.store.queries.prompts import ABORTED
+from kedge.store.queries.unanswered import PromptState
 from tests.engine.places import Place
 from tests.support.patience import PATIENCE
 

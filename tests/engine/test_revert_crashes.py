@@ -14,20 +14,20 @@ import msgspec
 import pytest
 
 import kedge
+from kedge._failpoints import POINTS
 from kedge.domain import wire
-from kedge.domain.failpoints import POINTS
 from kedge.domain.receipts import Receipt, ReceiptEntry
 from kedge.engine.engine import Engine
-from kedge.engine.reverting import locking
+from kedge.engine.revert import prepare
 from kedge.engine.session import Session
 from kedge.engine.settings import data_folder
-from kedge.snapshot.files.locking import FileLocks
-from kedge.store.verbs.plans import PlanData
+from kedge.snapshot.files.locks import FileLocks
+from kedge.store.queries.plans import PlanData
 from kedge.testing.replay import both
 from tests.engine.crash_world import Tree, World, boundary_of, build, files, left_over, whole
 from tests.engine.places import Place
-from tests.engine.reverter import SAVED, save
-from tests.engine.reverting.scene import lines, turn
+from tests.engine.revert.scene import lines, turn
+from tests.engine.revert_process import SAVED, save
 from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ async def run(place: Place, world: World, point: str, *order: str) -> None:
 async def ended(place: Place, world: World, point: str, *order: str) -> int | None:
     """Have a process do something; the exit code tells whether it came by the point."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.engine.reverter"),
+        *(sys.executable, "-m", "tests.engine.revert_process"),
         *(str(place.folder), place.database, world.session, *order),
         cwd=ROOT,
         env={**os.environ, "KEDGE_FAILPOINT": point},
@@ -311,7 +311,7 @@ async def test_a_file_that_is_being_written_costs_nothing(
 ) -> None:
     """A file that was put back, and that a call is writing at the restart, is a conflict; still an
     unrevert brings the session's work back."""
-    monkeypatch.setattr(locking, "PATIENCE", 0)
+    monkeypatch.setattr(prepare, "PATIENCE", 0)
     world, _ = await built(place, "revert")
     await run(place, world, "after-apply", "revert", world.first)
     locks = FileLocks(data_folder(None))
@@ -381,7 +381,7 @@ async def test_calls_that_a_crash_cut_off_are_reverted(place: Place) -> None:
         world = await build(engine, place.folder)
     before = files(whole(place.folder))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.engine.reverter"),
+        *(sys.executable, "-m", "tests.engine.revert_process"),
         *(str(place.folder), place.database, world.session, "work"),
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from kedge._failpoints import armed
 from kedge.domain import wire
-from kedge.domain.failpoints import armed
 from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
-from kedge.snapshot.files.names import temporary_name
-from kedge.snapshot.files.steps import IN_THE_WAY
+from kedge.snapshot.files.steps import IN_THE_WAY, temporary_name
 from tests.engine.crash_world import left_over
 from tests.engine.places import Place
-from tests.engine.reverting.scene import names, put, shell, told, tree, turn
-from tests.snapshot.hostage import seen
+from tests.engine.revert.scene import names, put, shell, told, tree, turn
+from tests.snapshot.hostile_worktree import seen
 from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -363,7 +362,7 @@ async def test_what_is_read_only_is_told(place: Place, folder: Path) -> None:
 async def revert_without_privileges(place: Place, session: str, prompt: str) -> list[Receipt]:
     """The receipts of a revert and an unrevert by a process that permission bits hold for."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.engine.powerless"),
+        *(sys.executable, "-m", "tests.engine.unprivileged_process"),
         *(str(place.folder), place.database, session, prompt),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,

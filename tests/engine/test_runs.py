@@ -19,16 +19,16 @@ from kedge.domain import wire
 from kedge.domain.errors import EngineClosed, SessionBusy, StoreUnavailable, TurnAborted
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.parts import TextPart, ToolError, ToolPart
-from kedge.domain.status import Busy, Idle
+from kedge.domain.sessions import Busy, Idle
 from kedge.engine.engine import Engine
-from kedge.engine.keeping import LeaseKeeper
-from kedge.engine.owners import Owner, owner_lives, this_process
+from kedge.engine.leases import LeaseKeeper
+from kedge.engine.os_process import Owner, owner_lives, this_process
 from kedge.engine.runs import INTERRUPTED
 from kedge.engine.session import Session
-from kedge.store.verbs.leases import run_of
-from kedge.store.verbs.requests import add_request, ask_to_stop
-from tests.engine.children import Child
-from tests.engine.logs import Reader
+from kedge.store.queries.leases import run_of
+from kedge.store.queries.requests import add_request, ask_to_stop
+from tests.engine.engine_processes import Child
+from tests.engine.event_log_fake import Reader
 from tests.engine.places import Place, database_time, forge_lease, lease_row, stored_log
 from tests.support.patience import PATIENCE
 

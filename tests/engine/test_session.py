@@ -16,7 +16,7 @@ from kedge.domain.errors import (
 from kedge.domain.messages import AssistantMessage, MessageTime, UserMessage
 from kedge.domain.parts import TextPart
 from kedge.domain.permissions import PermissionRule
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import Todo
 from kedge.engine.engine import Engine
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.session import Session

@@ -23,14 +23,13 @@ from kedge.domain.parts import (
     ToolPart,
     ToolRunning,
 )
-from kedge.domain.sessions import CacheCount, TokenCount
-from kedge.domain.todos import Todo
-from kedge.engine import growing
+from kedge.domain.sessions import CacheCount, Todo, TokenCount
+from kedge.engine import parts as growing
 from kedge.engine.engine import Engine
-from kedge.engine.events import Event
+from kedge.engine.event_log import Event
 from kedge.engine.session import Session
 from kedge.engine.steps import Step
-from tests.engine.logs import Reader
+from tests.engine.event_log_fake import Reader
 from tests.engine.places import stored_log
 
 

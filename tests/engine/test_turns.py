@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kedge._async import to_the_end
 from kedge.domain.errors import (
     InvalidId,
     InvalidInput,
@@ -17,12 +18,11 @@ from kedge.domain.errors import (
 )
 from kedge.domain.messages import AssistantMessage, MessageModel, UserMessage
 from kedge.domain.parts import FilePart, Part, TextPart, ToolError, ToolPart
-from kedge.domain.status import Busy, Idle, Retry
+from kedge.domain.sessions import Busy, Idle, Retry
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.turns import Turn
-from kedge.store.waiting import to_the_end
-from tests.engine.children import Child
+from tests.engine.engine_processes import Child
 from tests.engine.places import Place, lease_row, stored_log
 from tests.support.patience import PATIENCE
 

@@ -10,7 +10,7 @@ from kedge.engine.session import Session
 from kedge.engine.settings import Settings
 from tests.engine.places import Place
 from tests.engine.repositories import git, repository
-from tests.engine.reverting.scene import lines, put, shell, told, turn
+from tests.engine.revert.scene import lines, put, shell, told, turn
 
 PAGE = Path(__file__).parents[2] / "docs" / "undo.md"
 LARGE = "0123456789abcde\n" * (3 << 16)

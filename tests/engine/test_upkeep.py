@@ -12,7 +12,7 @@ from kedge.domain.messages import AssistantMessage
 from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.testing.clock import ManualClock
-from tests.engine.children import Child
+from tests.engine.engine_processes import Child
 from tests.engine.places import Place, stored_log
 from tests.support.patience import PATIENCE
 

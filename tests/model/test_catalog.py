@@ -11,8 +11,8 @@ from kedge.config.values import Config, CostConfig, LimitConfig, ModelConfig, Pr
 from kedge.domain.providers import NO_PRICE, ModelInfo, ProviderInfo
 from kedge.errors import ModelNotFound
 from kedge.model.catalog import Catalog
-from kedge.model.known import KNOWN, KnownProvider
 from kedge.model.port import ModelFailure
+from kedge.model.registry import KNOWN, KnownProvider
 from tests.model.scene import READ, ask, asking, text_of
 from tests.support.model_server import ModelServer, Text, Usage, Wait, answer
 

@@ -7,7 +7,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from kedge.model.adapter.chat_client import ChatClient
+from kedge.model.pydantic_ai.client import ChatClient
 
 HEAD = {"id": "c1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m"}
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from kedge.config.values import Config
 from kedge.domain.providers import ModelInfo
-from kedge.model.adapter.asking import Conversations
 from kedge.model.catalog import Catalog
 from kedge.model.endpoint import Protocol
 from kedge.model.port import (
@@ -22,6 +21,7 @@ from kedge.model.port import (
     ToolUse,
     UserTurn,
 )
+from kedge.model.pydantic_ai.request import Conversations
 from tests.model.scene import CHAT, config_for
 
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic", "google"]

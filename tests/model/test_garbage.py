@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kedge.model.adapter import event_stream
+from kedge.model.pydantic_ai import event_stream
 from tests.model.raw_scene import DONE, STOP, failed, heard, said, sse
 from tests.model.scene import (
     ANTHROPIC,

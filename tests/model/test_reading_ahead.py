@@ -5,9 +5,6 @@ import asyncio
 import httpx2
 import pytest
 
-from kedge.model.adapter import answering
-from kedge.model.adapter.chat_stream import ChatReader
-from kedge.model.adapter.event_stream import EventStream
 from kedge.model.endpoint import Endpoint
 from kedge.model.port import (
     ReasoningDelta,
@@ -17,6 +14,9 @@ from kedge.model.port import (
     ToolCalled,
     ToolStarted,
 )
+from kedge.model.pydantic_ai import answer as answering
+from kedge.model.pydantic_ai.chat_stream import ChatReader
+from kedge.model.pydantic_ai.event_stream import EventStream
 from tests.model.raw_scene import DONE, STOP, calls, chunk, heard, said, sse
 from tests.model.scene import CHAT, asking, scripted
 from tests.support.model_server import Text, Wait, answer

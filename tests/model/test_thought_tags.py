@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.model.adapter.thought_tags import TaggedText
 from kedge.model.port import ModelEvent, ReasoningDelta, TextDelta, TextWasThought, ThoughtWasText
+from kedge.model.pydantic_ai.stream import TaggedText
 from tests.model.raw_scene import DONE, STOP, calls, chunk, failed, heard, merged, said, sse
 from tests.model.scene import finish_of, text_of, thought_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.config.files import nobody
-from kedge.config.loading import load_config
+from kedge.config.load import load_config
 from kedge.config.values import Config, ModelConfig, ProviderConfig
 from kedge.model.catalog import Catalog
 from kedge.model.port import ModelFailure

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from kedge.server import bodies, http
+from kedge.server import granian, request_body
 from kedge.server.requests import NoBody
 from kedge.server.routes import ALL, turns
 from tests.agent.world import World
@@ -293,8 +293,8 @@ async def test_many_large_bodies_at_once(world: World) -> None:
 @pytest.fixture
 async def hasty(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """A server that soon loses its patience."""
-    monkeypatch.setattr(http, "_HEADER_PATIENCE", 200)
-    monkeypatch.setattr(bodies, "_PATIENCE", 0.2)
+    monkeypatch.setattr(granian, "_HEADER_PATIENCE", 200)
+    monkeypatch.setattr(request_body, "_PATIENCE", 0.2)
     async with serve(world) as running:
         yield running
 

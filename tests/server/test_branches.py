@@ -11,7 +11,7 @@ import pytest
 from kedge.engine import branches
 from kedge.snapshot.worktree.filesystems import Mounts
 from tests.agent.world import World
-from tests.server.ears import Ear, listening
+from tests.server.event_recorder import EventRecorder, listening
 from tests.server.test_vcs import git
 from tests.server.world import Served, serve
 
@@ -46,7 +46,7 @@ async def branch_of(served: Served, directory: Path) -> str | None:
     return found
 
 
-async def next_branch(ear: Ear) -> object:
+async def next_branch(ear: EventRecorder) -> object:
     """What the next event of this kind says."""
     return (await ear.until(UPDATED))[-1].properties
 

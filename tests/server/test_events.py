@@ -2,9 +2,9 @@
 
 import pytest
 
-from kedge.server import listener
+from kedge.server.sse import client
 from tests.agent.world import World
-from tests.server.ears import listening
+from tests.server.event_recorder import listening
 from tests.server.world import Served, serve
 
 
@@ -57,7 +57,7 @@ async def test_one_directory_or_all(served: Served) -> None:
 
 async def test_signs_of_life(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat carries the cursor to go on from, also when what happened is of no concern."""
-    monkeypatch.setattr(listener, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(client, "HEARTBEAT", 0.05)
     elsewhere = served.world.folder / "deeper"
     elsewhere.mkdir()
     engine = served.running.backend.engine

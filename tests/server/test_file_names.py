@@ -10,8 +10,8 @@ import pytest
 from kedge.server import file_names
 from kedge.server.file_names import FileNames
 from kedge.server.finding import Kind, find_files
-from tests.server.test_finding import put
-from tests.snapshot.test_repository_seeding import wait_for_the_next_tick
+from tests.engine.files.test_find import put
+from tests.snapshot.test_worktree_seed import wait_for_the_next_tick
 
 FILES: tuple[Kind, ...] = ("file",)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.agent.tools import searching
-from kedge.server.file_queue import AT_ONCE, FileQueue
+from kedge.agent.tools import ripgrep
+from kedge.server.app import AT_ONCE, FileQueue
 from kedge.server.routes import ALL
 from tests.server.test_sockets import until
 from tests.server.world import Served, read_reply
@@ -69,7 +69,7 @@ async def crowd(
     program = tmp_path / "rg"
     program.write_text(f'#!/bin/sh\necho "$*" > {notes}/$$\nexec sleep 1000\n')
     program.chmod(0o755)
-    monkeypatch.setattr(searching, "find_ripgrep", lambda: str(program))
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: str(program))
     made = Crowd(served, notes)
     in_order = FileQueue._in_order
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from kedge.agent.tools import searching
-from kedge.domain.child_limits import MIB, ChildLimits
+from kedge.agent.tools import ripgrep
+from kedge.domain.child_processes import MIB, ChildLimits
 from kedge.domain.errors import PathNotFound, PathRefused
 from kedge.server import paths
 from tests.agent.world import World
@@ -251,7 +251,7 @@ async def test_a_search_that_needs_too_much_is_an_error(
     folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     """Nobody takes it for a search that found nothing; the file that is to blame is named."""
-    monkeypatch.setattr(searching, "_LIMITS", ChildLimits(memory=128 * MIB, cpu=60))
+    monkeypatch.setattr(ripgrep, "_LIMITS", ChildLimits(memory=128 * MIB, cpu=60))
     (folder / "sub" / ".ignore").symlink_to("/dev/zero")
     reply = await served.get(target)
     assert reply.status == 503

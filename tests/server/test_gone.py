@@ -7,7 +7,7 @@ import pytest
 
 from kedge.domain.errors import SnapshotError
 from tests.agent.world import World
-from tests.server.ears import listening
+from tests.server.event_recorder import listening
 from tests.server.test_asks import asking
 from tests.server.world import Served, serve
 

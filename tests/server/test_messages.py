@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kedge.domain.extras import plain
+from kedge.domain.values import plain
 from kedge.engine.session import Session
 from tests.server.world import Reply, Served
 

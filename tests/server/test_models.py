@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kedge.model.known import KNOWN
+from kedge.model.registry import KNOWN
 from tests.agent.world import World
 from tests.server.world import Served, serve
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kedge.domain.events import FileEdited
-from kedge.engine import texts
+from kedge.engine import json_views
 from kedge.engine.engine import Engine
-from kedge.engine.events import Event
-from kedge.server import ServerSettings, serving, streams
-from tests.server.ears import Heard, listening
+from kedge.engine.event_log import Event
+from kedge.server import ServerSettings, serving
+from kedge.server.sse import hub
+from tests.server.event_recorder import RecordedEvent, listening
 from tests.server.world import Client, Served
 from tests.support.patience import PATIENCE
 
@@ -21,7 +22,7 @@ Json = dict[str, Any]
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy with other things does not cost patches."""
-    monkeypatch.setattr(streams, "_PATCH_PATIENCE", PATIENCE)
+    monkeypatch.setattr(hub, "_PATCH_PATIENCE", PATIENCE)
 
 
 async def asked(client: Client, text: str) -> str:
@@ -32,7 +33,7 @@ async def asked(client: Client, text: str) -> str:
     return session
 
 
-def told(heard: list[Heard]) -> list[Json]:
+def told(heard: list[RecordedEvent]) -> list[Json]:
     """What the last event with changes says of each file."""
     found = [
         each.properties["info"]["summary"]["diffs"]
@@ -97,7 +98,7 @@ async def test_nobody_waits_for_a_slow_patch(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event is told without it."""
-    monkeypatch.setattr(streams, "_PATCH_PATIENCE", 0)
+    monkeypatch.setattr(hub, "_PATCH_PATIENCE", 0)
     async with listening(served) as ear:
         await asked(served, "read a.txt\nwrite a.txt two")
         (diff,) = told(await ear.until("session.idle"))
@@ -113,9 +114,9 @@ async def test_what_comes_meanwhile_is_told_in_its_order(
 
     async def slowly(engine: Engine, event: Event) -> Event:
         await may_go_on.wait()
-        return await texts.told(engine, event)
+        return await json_views.told(engine, event)
 
-    monkeypatch.setattr(streams, "told", slowly)
+    monkeypatch.setattr(hub, "told", slowly)
     events = served.running.backend.engine.events
     async with listening(served) as ear:
         session = await asked(served, "read a.txt\nwrite a.txt two")
@@ -136,7 +137,7 @@ async def test_a_page_of_the_log_is_not_many_times_as_large_with_patches(
     large = ("x" * 99 + "\n") * 1_000
     for number in range(3):
         await asked(served, f"write large{number}.txt <<END\n{large}END")
-    monkeypatch.setattr(streams, "_PAGE_CHARACTERS", 150_000)
+    monkeypatch.setattr(hub, "_PAGE_CHARACTERS", 150_000)
     its = served.running.backend.streams
     position, pages = 0, list[bytes]()
     while position < its.recent.position:
@@ -202,4 +203,4 @@ async def test_a_revert_that_is_no_longer_pending_is_told_without(served: Served
     assert (await served.post(f"/session/{session}/unrevert", {})).status == 200
     async with engine.events.subscribe(after=start) as events:
         stored = await anext(each async for each in events if each.type == "session.diff")
-    assert await texts.told(engine, stored) == stored
+    assert await json_views.told(engine, stored) == stored

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.engine import growing
-from tests.agent.judging_chance import without_chance
-from tests.agent.judging_differences import DIFFERENCES as OF_AGENT
-from tests.agent.judging_differences import expected
+from kedge.engine import parts
+from tests.agent.trace_chances import without_chance
+from tests.agent.trace_differences import DIFFERENCES as OF_AGENT
+from tests.agent.trace_differences import expected
 from tests.engine.places import NEVER
-from tests.server.replaying_differences import DIFFERENCES
-from tests.server.replaying_following import FOLLOWING
-from tests.server.replaying_reading import is_turn, reading
-from tests.server.replaying_recordings import Recording, recordings
-from tests.server.replaying_stage import SERVERS, stage
+from tests.server.replay_differences import DIFFERENCES
+from tests.server.replay_reader import is_turn, reading
+from tests.server.replay_recordings import Recording, recordings
+from tests.server.replay_stage import SERVERS, stage
+from tests.server.replay_streams import FOLLOWING
 
 _RECORDINGS = recordings()
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "opencode.md"
@@ -41,7 +41,7 @@ async def test_as_recorded(server: str, tmp_path: Path, monkeypatch: pytest.Monk
     """The same requests get the same status, headers, body and events, in the same order, apart
     from the differences on purpose."""
     # How far a text has come is stored now and then, which depends on how loaded the machine is.
-    monkeypatch.setattr(growing, "_PROGRESS", NEVER)
+    monkeypatch.setattr(parts, "_PROGRESS", NEVER)
     async with stage(tmp_path, server, reading(_EVERYTHING)) as player:
         found = {
             each.name: await player.play(each) for each in _RECORDINGS if each.server == server

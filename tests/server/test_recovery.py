@@ -14,9 +14,9 @@ from kedge.domain.events import EventProperties
 from kedge.domain.messages import AssistantMessage
 from kedge.engine.processes import end_processes
 from kedge.server import ServerSettings, serving
-from kedge.server.recovered import events_of_recovery
-from kedge.store.verbs.processes import Process
-from tests.server.ears import listening
+from kedge.server.sse.hub import events_of_recovery
+from kedge.store.queries.processes import Process
+from tests.server.event_recorder import listening
 from tests.server.process import killable
 from tests.server.world import Client
 from tests.support.patience import PATIENCE

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kedge.domain import wire
 from kedge.domain.errors import TooLarge
 from kedge.domain.mismatches import path
-from kedge.server import bodies, openapi
-from kedge.server.bodies import MOST_VALUES, check_values
+from kedge.server import openapi, request_body
 from kedge.server.errors import BadRequest
+from kedge.server.request_body import MOST_VALUES, check_values
 from kedge.server.requests import NoBody, body_value, parsed_query
 from kedge.server.routes import ALL
 from kedge.server.routing import Route
@@ -67,7 +67,7 @@ def depth(value: object) -> int:
 def test_values_are_counted_outside_of_strings(value: object, is_ascii: bool) -> None:
     """Whatever stands in texts and keys, escaped or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "MOST_VALUES", 12)
+        patch.setattr(request_body, "MOST_VALUES", 12)
         patch.setattr(wire, "MAX_DEPTH", 3)
         text = json.dumps(value, ensure_ascii=is_ascii).encode()
         if counted(value) > 12 or depth(value) > 3:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kedge.testing.replay import Replay
-from tests.server.ears import Heard, listening
+from tests.server.event_recorder import RecordedEvent, listening
 from tests.server.process import killable as server
 from tests.server.world import Client
 from tests.support.patience import PATIENCE
@@ -77,7 +77,7 @@ class Follower:
         }
 
 
-def _at_work(event: Heard) -> list[str]:
+def _at_work(event: RecordedEvent) -> list[str]:
     """The session that speaks or runs a command, if the event tells of that."""
     part = event.properties.get("part", {})
     runs = part.get("tool") == "bash" and part["state"]["status"] == "running"
@@ -231,12 +231,12 @@ async def _closed_answer(client: Client, session: str) -> Any:  # noqa: ANN401 -
                 return answer
 
 
-def _made_at(event: Heard) -> int:
+def _made_at(event: RecordedEvent) -> int:
     """Milliseconds of the clock of the server; they wrap, but not within a test."""
     return int(event.event["id"][4:16], 16) // 4096
 
 
-def idle_in(heard: list[Heard]) -> set[str]:
+def idle_in(heard: list[RecordedEvent]) -> set[str]:
     """The sessions that are said to be idle."""
     return {each.properties["sessionID"] for each in heard if each.type == "session.idle"}
 
@@ -259,7 +259,7 @@ async def test_dialogs_of_a_killed_server_are_closed(tmp_path: Path) -> None:
         process.kill()
     with server(tmp_path, environ, 0) as (_, client):
         for target in ("/event", "/global/event"):
-            heard: list[Heard] = []
+            heard: list[RecordedEvent] = []
             async with listening(client, target) as ear:
                 while not {one, two} <= idle_in(heard):
                     heard += await ear.until("session.idle")

@@ -1,6 +1,6 @@
 """Sessions over HTTP: make, read, change, fork and remove them."""
 
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import Todo
 from tests.server.world import Served
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kedge.server import http
+from kedge.server import granian
 from tests.agent.world import World
 from tests.server.world import Served, serve
 from tests.support.patience import PATIENCE
@@ -70,17 +70,17 @@ async def test_sockets_that_are_accepted_know_how_long_to_wait(served: Served) -
         assert found is not None
         with found:
             patience = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-            assert patience == http.SEND_PATIENCE * 1000
+            assert patience == granian.SEND_PATIENCE * 1000
             assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             idle = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
-            assert idle == http.IDLE_PATIENCE
+            assert idle == granian.IDLE_PATIENCE
 
 
 async def test_a_client_that_never_reads_loses_its_socket(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server does not keep what nobody takes."""
-    monkeypatch.setattr(http, "SEND_PATIENCE", 1)
+    monkeypatch.setattr(granian, "SEND_PATIENCE", 1)
     async with serve(world) as served, silent_listener(served) as client:
         session = (await served.post("/session", {})).json["id"]
         body = {"parts": [{"type": "text", "text": "huge 6MB"}]}

@@ -9,7 +9,7 @@ import pytest
 
 from kedge.domain.events import PartDelta, SessionErrored, SessionIdle, SessionStatusChanged
 from kedge.domain.messages import AssistantMessage
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle
 from kedge.engine.session import Session
 from tests.agent.world import Heard, World, listening
 from tests.server.world import Reply, Served, serve

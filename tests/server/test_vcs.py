@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.engine import checkout
-from kedge.server.file_queue import AT_ONCE
+from kedge.engine.files import git_status
+from kedge.server.app import AT_ONCE
 from tests.agent.world import World
 from tests.server.world import Served
 from tests.support.patience import PATIENCE
@@ -179,7 +179,7 @@ async def test_a_repository_that_keeps_git_waiting_keeps_nobody_else(
     folder: Path, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other requests find a thread, however many wait for git."""
-    monkeypatch.setattr(checkout, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(git_status, "_PATIENCE", PATIENCE)
     (tmp_path / "bin").mkdir()
     slow = tmp_path / "bin" / "git"
     waiting = f"echo >>'{folder}/y.log'; until [ -e '{tmp_path}/go' ]; do sleep 0.05; done"
@@ -257,7 +257,7 @@ async def test_rules_that_are_a_pipe(
     folder: Path, served: Served, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """git reads those of folders itself: it is not asked, or killed, and the client is told."""
-    monkeypatch.setattr(checkout, "_PATIENCE", 0.5 if "/" in name else 1000)
+    monkeypatch.setattr(git_status, "_PATIENCE", 0.5 if "/" in name else 1000)
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)

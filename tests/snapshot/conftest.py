@@ -6,10 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from kedge.snapshot import SnapshotSettings, ordering, threads
+from kedge.snapshot import SnapshotSettings, aio, exclusive
 from kedge.snapshot.objects import user_packs
 from kedge.snapshot.repository import config, head
-from kedge.snapshot.worktree import seeding
+from kedge.snapshot.worktree import seed
 from tests.support.patience import PATIENCE, defaults_of
 
 
@@ -18,7 +18,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is waited for, however loaded the machine is; who tests a wait says how long it is."""
     monkeypatch.setitem(defaults_of(SnapshotSettings), "budget", PATIENCE)
     for name in ("PATIENCE", "SOON"):
-        monkeypatch.setattr(ordering, name, PATIENCE)
+        monkeypatch.setattr(exclusive, name, PATIENCE)
     monkeypatch.setattr(config, "_GIT_PATIENCE", PATIENCE)
     monkeypatch.setattr(head, "_GIT_PATIENCE", PATIENCE)
     monkeypatch.setattr(user_packs, "_PATIENCE", PATIENCE)
@@ -27,7 +27,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def seeding_whenever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small repositories are seeded from as large ones are."""
-    monkeypatch.setattr(seeding, "FEWEST_FILES", 0)
+    monkeypatch.setattr(seed, "FEWEST_FILES", 0)
 
 
 class _Prompt(ThreadPoolExecutor):
@@ -46,4 +46,4 @@ class _Prompt(ThreadPoolExecutor):
 @pytest.fixture
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads begin at once, so that none of a short budget is spent before they do."""
-    monkeypatch.setattr(threads, "ThreadPoolExecutor", _Prompt)
+    monkeypatch.setattr(aio, "ThreadPoolExecutor", _Prompt)

@@ -10,26 +10,20 @@ from typing import Any
 
 import pytest
 
-from kedge.snapshot.files import (
-    folders,
-    moving,
-    names,
-    opening,
-    reading,
-    replacing,
-    steps,
-    writing,
-)
-from kedge.snapshot.files.looking import look
-from kedge.snapshot.files.opening import Root
-from kedge.snapshot.files.recovering import clean_up
-from kedge.snapshot.files.steps import Step
-from kedge.snapshot.files.writing import Writer
+from kedge.snapshot.files import atomic, reader, steps
+from kedge.snapshot.files import root as opening
+from kedge.snapshot.files import steps as names
+from kedge.snapshot.files import writer as folders
+from kedge.snapshot.files import writer as writing
+from kedge.snapshot.files.reader import look_at
+from kedge.snapshot.files.root import Root
+from kedge.snapshot.files.steps import FileStep
+from kedge.snapshot.files.writer import Writer, clean_up
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Present, Result, State
 
 TAG = "plan_1"
-_MODULES = (folders, moving, opening, reading, replacing, steps, writing)
+_MODULES = (folders, atomic, opening, reader, atomic, steps, writing)
 # `fsync` is left out: it runs in threads, and changes nothing that the next call does not show.
 _CALLS = {
     "open", "lstat", "fstat", "read", "readlink", "write", "rename", "unlink", "link", "symlink",
@@ -79,7 +73,7 @@ class World:
         place = os.fsencode(self.at(path))
         fd = os.open(os.path.dirname(place), os.O_RDONLY)
         try:
-            return look(fd, os.path.basename(place))
+            return look_at(fd, os.path.basename(place))
         finally:
             os.close(fd)
 
@@ -91,15 +85,15 @@ class World:
         ):
             yield writer
 
-    def put(self, *steps: Step) -> list[Result]:
+    def put(self, *steps: FileStep) -> list[Result]:
         with self.writer() as writer:
             return writer.put(steps)
 
     def put_one(self, path: bytes, expect: State, want: State) -> Result:
-        return self.put(Step(number=0, path=path, expect=expect, want=want))[0]
+        return self.put(FileStep(number=0, path=path, expect=expect, want=want))[0]
 
     def clean_up(
-        self, *steps: Step, is_stored: Callable[[str], bool] | None = None
+        self, *steps: FileStep, is_stored: Callable[[str], bool] | None = None
     ) -> list[Result]:
         with Root(os.fsencode(self.path)) as root:
             return clean_up(root, steps, tag=TAG, is_stored=is_stored)
@@ -149,7 +143,7 @@ class _Boundaries:
 @contextmanager
 def watched(before: Callable[[], None]) -> Iterator[None]:
     """Call back before each system call of the code under test."""
-    rename_with = moving._rename_with
+    rename_with = atomic._rename_with
 
     def rename(dir_fd: int, name: bytes, new: bytes, flag: int) -> bool:
         before()
@@ -158,7 +152,7 @@ def watched(before: Callable[[], None]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in _MODULES:
             patch.setattr(module, "os", _Boundaries(before))
-        patch.setattr(moving, "_rename_with", rename)
+        patch.setattr(atomic, "_rename_with", rename)
         yield
 
 
@@ -188,15 +182,15 @@ def file_system(kind: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: None)
         if kind != "swapping":
-            patch.setattr(moving, "_rename_with", lambda *arguments: False)
+            patch.setattr(atomic, "_rename_with", lambda *arguments: False)
         if kind == "plain":
             patch.setattr(os, "link", no_link)
         yield
 
 
-def step(number: int, path: bytes, expect: State, want: State) -> Step:
+def step(number: int, path: bytes, expect: State, want: State) -> FileStep:
     """A step, in one line of a test."""
-    return Step(number=number, path=path, expect=expect, want=want)
+    return FileStep(number=number, path=path, expect=expect, want=want)
 
 
 ABSENT = Absent()

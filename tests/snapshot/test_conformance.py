@@ -1,13 +1,13 @@
 """Runs the public conformance suite on every way of noticing changes; what it looks at is in
-`kedge.testing.snapshots`."""
+`tests.snapshot.conformance`."""
 
 from pathlib import Path
 
 import pytest
 
 from kedge.snapshot import Snapshots, SnapshotSettings
-from kedge.testing import SNAPSHOT_CHECKS, SnapshotCheck, check_snapshots
-from kedge.testing.snapshots import Opener, Scene, check_name
+from tests.snapshot.conformance import SNAPSHOT_CHECKS, SnapshotCheck, check_snapshots
+from tests.snapshot.conformance import Opener, Scene, check_name
 
 each_check = pytest.mark.parametrize("check", SNAPSHOT_CHECKS, ids=check_name)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kedge.snapshot import Absent, Outcome, Present, Snapshots
-from tests.domain.test_failpoints import SOURCE, reached_in
-from tests.snapshot import crasher
+from tests.snapshot import crash_process
+from tests.test_failpoints import SOURCE, reached_in
 
 POINTS = sorted(reached_in(SOURCE / "snapshot"))
 THEIRS = b"a day's work\n"
@@ -23,9 +23,9 @@ def root(tmp_path: Path) -> Path:
     root = tmp_path / "root"
     root.mkdir()
     with Snapshots.open(root, data=tmp_path / "data", project="p") as snapshots:
-        contents = (crasher.OLD, crasher.NEW)
+        contents = (crash_process.OLD, crash_process.NEW)
         snapshots.put_blobs([*contents, *(content.strip() for content in contents)], session="s")
-        for path, state in crasher.BEFORE.items():
+        for path, state in crash_process.BEFORE.items():
             lay(root / os.fsdecode(path), snapshots.read(state.blob), state.mode)
     return root
 
@@ -42,7 +42,13 @@ def lay(place: Path, content: bytes, mode: int) -> None:
 
 def die(root: Path, point: str, verb: str) -> None:
     """Have a process do something in the worktree and be killed at the point."""
-    words = [sys.executable, "-m", "tests.snapshot.crasher", str(root), str(root.parent / "data")]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.snapshot.crash_process",
+        str(root),
+        str(root.parent / "data"),
+    ]
     environment = {**os.environ, "KEDGE_FAILPOINT": point}
     here = Path(__file__).parents[2]
     ended = subprocess.run([*words, verb], env=environment, cwd=here, check=False)
@@ -70,19 +76,21 @@ def test_killed_anywhere_all_is_done_in_the_end(root: Path, point: str) -> None:
         Snapshots.open(root, data=root.parent / "data", project="p") as snapshots,
         snapshots.ordered() as ordered,
     ):
-        before = ordered.look([*crasher.BEFORE, *crasher.AFTER])
-        for path in {*crasher.BEFORE, *crasher.AFTER} - {b"edited"}:
-            states = {crasher.BEFORE.get(path), crasher.AFTER.get(path)}
+        before = ordered.look([*crash_process.BEFORE, *crash_process.AFTER])
+        for path in {*crash_process.BEFORE, *crash_process.AFTER} - {b"edited"}:
+            states = {crash_process.BEFORE.get(path), crash_process.AFTER.get(path)}
             if isinstance(before[path], Present):
                 assert before[path] in states
-        troubles = ordered.clean_up(crasher.steps(), tag=crasher.TAG)
+        troubles = ordered.clean_up(crash_process.steps(), tag=crash_process.TAG)
         assert {result.path for result in troubles} <= {b"edited"}
-        results = ordered.apply(crasher.steps(), tag=crasher.TAG, folders=crasher.FOLDERS)
+        results = ordered.apply(
+            crash_process.steps(), tag=crash_process.TAG, folders=crash_process.FOLDERS
+        )
         outcomes = {result.path: result.outcome for result in results}
         assert outcomes.pop(b"edited") is Outcome.CONFLICT
         assert not {Outcome.CONFLICT, Outcome.SKIPPED} & set(outcomes.values())
-        after = ordered.look(crasher.AFTER)
-        assert after.pop(b"edited") == crasher.file(THEIRS)
-        assert after == {path: crasher.AFTER[path] for path in after}
+        after = ordered.look(crash_process.AFTER)
+        assert after.pop(b"edited") == crash_process.file(THEIRS)
+        assert after == {path: crash_process.AFTER[path] for path in after}
         assert ordered.look([b"gone"]) == {b"gone": Absent()}
     assert leftovers(root) == []

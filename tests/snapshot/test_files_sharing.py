@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kedge.domain.failpoints import armed
-from kedge.snapshot.files.opening import Root
-from kedge.snapshot.files.sharing import in_shares
-from kedge.snapshot.files.steps import Step
-from kedge.snapshot.files.writing import Writer
+from kedge._failpoints import armed
+from kedge.snapshot.files.atomic import in_shares
+from kedge.snapshot.files.root import Root
+from kedge.snapshot.files.steps import FileStep
+from kedge.snapshot.files.writer import Writer
 from kedge.snapshot.values import Outcome
 from tests.snapshot.files_world import ABSENT, TAG, Killed, World, file_system, step
 
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path)
 
 
-def replacing_many(world: World) -> list[Step]:
+def replacing_many(world: World) -> list[FileStep]:
     """Files in some folders, and the steps that give each another content."""
     steps = []
     for number in range(MANY):

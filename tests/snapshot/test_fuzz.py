@@ -11,14 +11,14 @@ import pytest
 
 from kedge.snapshot import Snapshots
 from kedge.snapshot.values import Absent, Change, Outcome, Present, Reason, Result, Uncovered
-from kedge.testing.fuzz import Fuzz, Kind, Mismatch, Way, open_limited, read_worktree
-from kedge.testing.fuzz.__main__ import main
-from kedge.testing.fuzz.disk import Leaf
-from kedge.testing.fuzz.git import ask_git
-from kedge.testing.fuzz.judging import Restore, judge_changes
-from kedge.testing.fuzz.mutator import Burst, mutate
-from kedge.testing.fuzz.oracle import Listing, Standing, is_own, tree_id
-from kedge.testing.fuzz.world import World
+from tests.snapshot_fuzz import Fuzz, Kind, Mismatch, Way, open_limited, read_worktree
+from tests.snapshot_fuzz.__main__ import main
+from tests.snapshot_fuzz.disk import Leaf
+from tests.snapshot_fuzz.git import ask_git
+from tests.snapshot_fuzz.mutator import Burst, mutate
+from tests.snapshot_fuzz.oracle import Listing, Standing, is_own, tree_id
+from tests.snapshot_fuzz.verdicts import Restore, judge_changes
+from tests.snapshot_fuzz.world import World
 
 ROUNDS = 12
 ONE = Leaf("1" * 40, 0o100644)
@@ -211,7 +211,7 @@ def test_the_command_line_reports_a_mismatch(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 1, the finding on standard output and in a file."""
-    monkeypatch.setattr("kedge.testing.fuzz.__main__.open_limited", open_deaf)
+    monkeypatch.setattr("tests.snapshot_fuzz.__main__.open_limited", open_deaf)
     folder = home / "run"
     assert main(["--root-folder", str(folder), "--rounds", "20", "--way", "scan"]) == 1
     said = capsys.readouterr()

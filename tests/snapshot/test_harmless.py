@@ -16,12 +16,12 @@ import pytest
 
 from kedge.domain.errors import InvalidInput, SnapshotRefused
 from kedge.snapshot import Absent, Outcome, Patch, Snapshots
-from kedge.testing.snapshots.scene import Scene, environment
-from tests.snapshot import traps
-from tests.snapshot.hostage import (
+from tests.snapshot import hostile_contents
+from tests.snapshot.conformance.scene import Scene, environment
+from tests.snapshot.hostile_worktree import (
     GOOD,
     SECRET,
-    Hostage,
+    HostileWorktree,
     assert_as_on_disk,
     contents,
     files_of,
@@ -32,16 +32,18 @@ from tests.snapshot.hostage import (
 )
 from tests.snapshot.test_conformance import opener
 
-Trap = Callable[[Hostage], Mapping[str, str] | None]
+Trap = Callable[[HostileWorktree], Mapping[str, str] | None]
 TRAPS: dict[str, Trap] = {
     name: found
-    for name, found in vars(traps).items()
-    if inspect.isfunction(found) and found.__module__ == traps.__name__ and name[0] != "_"
+    for name, found in vars(hostile_contents).items()
+    if inspect.isfunction(found)
+    and found.__module__ == hostile_contents.__name__
+    and name[0] != "_"
 }
 HANGS: dict[Trap, str] = {
-    traps.an_included_pipe: "kedge.snapshot.repository.config._GIT_PATIENCE",
-    traps.settings_in_a_pipe: "kedge.snapshot.repository.config._GIT_PATIENCE",
-    traps.packs_that_are_pipes: "kedge.snapshot.objects.user_packs._PATIENCE",
+    hostile_contents.an_included_pipe: "kedge.snapshot.repository.config._GIT_PATIENCE",
+    hostile_contents.settings_in_a_pipe: "kedge.snapshot.repository.config._GIT_PATIENCE",
+    hostile_contents.packs_that_are_pipes: "kedge.snapshot.objects.user_packs._PATIENCE",
 }
 """Where git never answers, and how long that is waited for."""
 
@@ -54,14 +56,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hostage(tmp_path: Path) -> Hostage:
+def hostage(tmp_path: Path) -> HostileWorktree:
     """A worktree that a trap can be set in."""
     return take_hostage(Scene(tmp_path, opener("inotify")))
 
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_nothing_is_run_read_or_changed(
-    name: str, hostage: Hostage, monkeypatch: pytest.MonkeyPatch
+    name: str, hostage: HostileWorktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything works in the trap, and nothing of what it waits for happens."""
     variables = TRAPS[name](hostage) or {}
@@ -72,9 +74,9 @@ def test_nothing_is_run_read_or_changed(
         use_everything(hostage)
 
 
-def test_git_itself_takes_the_bait(hostage: Hostage) -> None:
+def test_git_itself_takes_the_bait(hostage: HostileWorktree) -> None:
     """The traps are real: plain git runs what snapshots leave alone."""
-    traps.commands_in_the_configuration(hostage)
+    hostile_contents.commands_in_the_configuration(hostage)
     for words in (["status"], ["diff", "--ext-diff"], ["add", "-A"]):
         # With `required` filters that give nothing git fails in the end, having run them.
         subprocess.run(["git", *words], cwd=hostage.root, capture_output=True, check=False)
@@ -83,14 +85,14 @@ def test_git_itself_takes_the_bait(hostage: Hostage) -> None:
     assert "filter.bait" in told
 
 
-def test_a_first_snapshot_is_seeded_here(hostage: Hostage) -> None:
+def test_a_first_snapshot_is_seeded_here(hostage: HostileWorktree) -> None:
     """The traps are set where it matters: the hostage's own packs are copied from."""
     with hostage.scene.snapshots() as snapshots:
         snapshots.track()
         assert snapshots.status().seeded > 0
 
 
-def test_a_folder_that_became_a_link_is_not_written_through(hostage: Hostage) -> None:
+def test_a_folder_that_became_a_link_is_not_written_through(hostage: HostileWorktree) -> None:
     """What a link in the place of a folder leads to stays as it is; the folder comes back."""
     (hostage.outside / "folder/deep").write_bytes(b"somebody else's\n")
     around = seen(hostage.outside)
@@ -108,7 +110,7 @@ def test_a_folder_that_became_a_link_is_not_written_through(hostage: Hostage) ->
     assert SECRET not in stored(hostage.store)
 
 
-def test_a_name_outside_is_not_written_through(hostage: Hostage) -> None:
+def test_a_name_outside_is_not_written_through(hostage: HostileWorktree) -> None:
     """A file that has a second name outside is replaced, not overwritten."""
     os.link(hostage.outside / "folder/secret", hostage.root / "shared")
     with hostage.scene.snapshots() as snapshots:
@@ -120,7 +122,7 @@ def test_a_name_outside_is_not_written_through(hostage: Hostage) -> None:
     assert contents(seen(hostage.outside)) == around
 
 
-def test_repositories_that_come_and_go_inside(hostage: Hostage) -> None:
+def test_repositories_that_come_and_go_inside(hostage: HostileWorktree) -> None:
     """The files of a nested repository are restored like others, its `.git` stays as it is."""
     for name in ("gone", "new"):
         hostage.scene.at(name).unlink(missing_ok=True)
@@ -140,7 +142,7 @@ def test_repositories_that_come_and_go_inside(hostage: Hostage) -> None:
         assert os.listdir(hostage.scene.at("new")) == [".git"]
 
 
-def test_paths_that_lead_out_are_refused(hostage: Hostage) -> None:
+def test_paths_that_lead_out_are_refused(hostage: HostileWorktree) -> None:
     """Neither capturing nor undoing a patch can be talked into leaving the worktree."""
     with hostage.scene.snapshots() as snapshots:
         one = snapshots.track()
@@ -174,7 +176,7 @@ with Snapshots.open(sys.argv[1], data=sys.argv[2], project="prj") as snapshots:
 """
 
 
-def test_closed_files_and_folders_are_left_alone(hostage: Hostage) -> None:
+def test_closed_files_and_folders_are_left_alone(hostage: HostileWorktree) -> None:
     """What may not be read is nobody's: it fails nothing and is neither written nor deleted."""
     for name in ("closed/file", "closed-file", "theirs/file"):
         hostage.scene.write(name)
@@ -193,15 +195,15 @@ def test_closed_files_and_folders_are_left_alone(hostage: Hostage) -> None:
     assert contents(seen(hostage.root)) == before
 
 
-def _named_by_a_file(hostage: Hostage, moved: Path) -> None:
+def _named_by_a_file(hostage: HostileWorktree, moved: Path) -> None:
     hostage.git_folder.write_text(f"gitdir: {moved.name}\n")
 
 
-def _named_by_a_link(hostage: Hostage, moved: Path) -> None:
+def _named_by_a_link(hostage: HostileWorktree, moved: Path) -> None:
     hostage.git_folder.symlink_to(moved.name)
 
 
-def _shared_by_worktrees(hostage: Hostage, moved: Path) -> None:
+def _shared_by_worktrees(hostage: HostileWorktree, moved: Path) -> None:
     own = moved / "worktrees/own"
     own.mkdir(parents=True)
     for name in ("HEAD", "index"):
@@ -213,7 +215,7 @@ def _shared_by_worktrees(hostage: Hostage, moved: Path) -> None:
 
 @pytest.mark.parametrize("name", [_named_by_a_file, _named_by_a_link, _shared_by_worktrees])
 def test_a_git_folder_inside_is_left_alone(
-    name: Callable[[Hostage, Path], None], hostage: Hostage
+    name: Callable[[HostileWorktree, Path], None], hostage: HostileWorktree
 ) -> None:
     """A repository that is in the worktree under another name than `.git` is nobody's to undo."""
     moved = hostage.git_folder.rename(hostage.root / "moved")
@@ -231,7 +233,7 @@ def test_a_git_folder_inside_is_left_alone(
     assert seen(moved) == after
 
 
-def test_a_data_folder_inside_is_left_alone(hostage: Hostage) -> None:
+def test_a_data_folder_inside_is_left_alone(hostage: HostileWorktree) -> None:
     """Where snapshots are kept is in no snapshot, even if it is in the worktree."""
     data = hostage.root / "data"
     with Snapshots.open(hostage.root, data=data, project="prj") as snapshots:
@@ -244,7 +246,7 @@ def test_a_data_folder_inside_is_left_alone(hostage: Hostage) -> None:
         assert [each.path for each in snapshots.restore(two.id)] == [b"kept"]
 
 
-def test_a_worktree_that_is_its_own_git_folder_is_refused(hostage: Hostage) -> None:
+def test_a_worktree_that_is_its_own_git_folder_is_refused(hostage: HostileWorktree) -> None:
     """Where the files of the worktree are git's own, a restore could only do harm."""
     hostage.git_folder.rename(hostage.root.parent / "git")
     hostage.git_folder.write_text("gitdir: .\n")

@@ -15,12 +15,12 @@ import pytest
 
 from kedge.domain.errors import ObjectMissing, SnapshotNotFound, SnapshotTimeout
 from kedge.snapshot import Outcome, Present, Protection
-from kedge.snapshot.objects import collecting
+from kedge.snapshot.maintenance import Maintenance
+from kedge.snapshot.objects import gc
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, encode_tree, parse_tree
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.upkeep import Upkeep
-from kedge.testing.snapshots.scene import Scene
-from tests.snapshot.hostage import Files, files_of, files_on_disk, make_index_newer
+from tests.snapshot.conformance.scene import Scene
+from tests.snapshot.hostile_worktree import Files, files_of, files_on_disk, make_index_newer
 from tests.snapshot.test_conformance import opener
 
 # What a user does
@@ -255,7 +255,7 @@ def test_a_first_snapshot_waits_until_earlier_ones_are_safe(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command after it may delete the repository before anything ran in the background."""
-    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    monkeypatch.setattr(Maintenance, "_start", lambda _: None)
     one, files = borrowed(scene)
     edit(scene)
     scene.commit()
@@ -278,7 +278,7 @@ def test_debts_that_take_too_long_are_settled_in_the_background(
         return settle(self, deadline if deadline == math.inf else 0)
 
     monkeypatch.setattr(ObjectStore, "settle_debts", slowly)
-    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    monkeypatch.setattr(Maintenance, "_start", lambda _: None)
     one, files = borrowed(scene)
     with scene.snapshots() as snapshots:
         with pytest.raises(SnapshotTimeout):
@@ -296,7 +296,7 @@ def test_debts_that_take_too_long_are_settled_in_the_background(
 
 def test_debts_found_later_are_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a process that died meanwhile is copied for, not all is protected."""
-    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    monkeypatch.setattr(Maintenance, "_start", lambda _: None)
     settle, seen = ObjectStore.settle_debts, list[Protection]()
     with scene.snapshots() as snapshots:
         snapshots.track()
@@ -405,8 +405,8 @@ def test_only_what_is_released_goes(scene: Scene) -> None:
 def _collect(scene: Scene) -> None:
     """Collect all that may ever be, however little it is and however lately it was released."""
     with pytest.MonkeyPatch.context() as patch, store_of(scene) as store:
-        patch.setattr(collecting, "DEAD_SHARE", 0.0)
-        patch.setattr(collecting, "RELEASED_SECONDS", 0)
+        patch.setattr(gc, "DEAD_SHARE", 0.0)
+        patch.setattr(gc, "RELEASED_SECONDS", 0)
         store.collect(keep_taken_for=0)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.snapshot.objects import collecting, packfile, plumbing, store, writing
+from kedge.snapshot.objects import gc, git_cli, journals, packs, store
 from kedge.snapshot.objects.formats import EMPTY_TREE
 from kedge.snapshot.objects.store import ObjectStore
 from tests.snapshot.objects_git import git, keep_files
@@ -94,9 +94,9 @@ def test_an_unfinished_pack_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
         return looking
 
-    for module in (packfile, plumbing):
+    for module in (packs, git_cli):
         monkeypatch.setattr(module, "publish", look_first(module.publish))
-    monkeypatch.setattr(collecting, "MANY_PACKS", 1)
+    monkeypatch.setattr(gc, "MANY_PACKS", 1)
     for number in range(4):
         with ObjectStore(folder) as opened:
             keep(opened, "a", number)
@@ -108,7 +108,7 @@ def test_an_unfinished_pack_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_store_under_load_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many processes keep, seal and fork, git finds nothing missing."""
-    monkeypatch.setattr(writing, "SEAL_OBJECTS", 40)
+    monkeypatch.setattr(journals, "SEAL_OBJECTS", 40)
     monkeypatch.setattr(store, "UNCHANGED_SECONDS", 0)
     folder, over = tmp_path / "s", threading.Event()
 

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kedge.snapshot.objects import writing
-from kedge.snapshot.objects.collecting import RELEASED_SECONDS
+from kedge.snapshot.objects import journals
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, blob_id, encode_tree
+from kedge.snapshot.objects.gc import RELEASED_SECONDS
 from kedge.snapshot.objects.store import ObjectStore
 from tests.snapshot.objects_git import FILE, check, read_files
-from tests.snapshot.test_objects_keeping import SetClock
+from tests.snapshot.test_objects_keeps import SetClock
 
 WEEK = 7 * 86400.0
 
@@ -44,7 +44,7 @@ class Stores(RuleBasedStateMachine):
         self.clock.seconds = 4_000_000_000
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = Path(self.temporary.name) / "s"
-        self.limit, writing.SEAL_OBJECTS = writing.SEAL_OBJECTS, 25
+        self.limit, journals.SEAL_OBJECTS = journals.SEAL_OBJECTS, 25
         self.writers = [Writer(self.open()), Writer(self.open())]
         self.held: dict[str, set[bytes]] = defaultdict(set)
         self.contents: dict[bytes, dict[bytes, bytes]] = {}
@@ -147,7 +147,7 @@ class Stores(RuleBasedStateMachine):
                 store.settle()
             check(self.folder)
         finally:
-            writing.SEAL_OBJECTS = self.limit
+            journals.SEAL_OBJECTS = self.limit
             self.temporary.cleanup()
 
 

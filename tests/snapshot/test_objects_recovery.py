@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.domain.errors import ObjectMissing
-from kedge.snapshot.objects import records
+from kedge.snapshot.objects import journal as records
 from kedge.snapshot.objects.formats import BLOB, blob_id
-from kedge.snapshot.objects.journal import Journal
-from kedge.snapshot.objects.records import MAGIC, Tip
+from kedge.snapshot.objects.journal import MAGIC, Journal, Tip
 from kedge.snapshot.objects.store import ObjectStore
 from tests.snapshot.objects_git import check, keep_files, put_files, read_files
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreFull
-from kedge.snapshot.objects import formats, journal, writing
+from kedge.snapshot.objects import formats, journal
+from kedge.snapshot.objects import journals as writing
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, encode_tree
 from kedge.snapshot.objects.store import ObjectStore
 from tests.snapshot.objects_git import FILE, check, git, keep_files, put_files, read_files

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from kedge.domain.errors import ObjectMissing, SnapshotError
-from kedge.snapshot.objects import collecting, plumbing, user_packs
+from kedge.snapshot.objects import gc, git_cli, user_packs
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, blob_id, encode_tree
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.objects.user_packs import BlobCopy
 from tests.snapshot.objects_git import FILE, check, git, keep_files, read_files
-from tests.snapshot.test_objects_borrowed import CONTENTS, run
+from tests.snapshot.test_objects_alternates import CONTENTS, run
 
 BLOBS = {blob_id(content): len(content) for content in CONTENTS.values()}
 
@@ -265,7 +265,7 @@ def test_a_bug_is_not_hidden(
     def broken(*_: object) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(plumbing, "pack_objects", broken)
+    monkeypatch.setattr(git_cli, "pack_objects", broken)
     with ObjectStore(tmp_path / "s") as store, pytest.raises(ZeroDivisionError):
         copied_from(store, repository)
 
@@ -303,7 +303,7 @@ def test_no_collection_takes_what_was_copied(tmp_path: Path, repository: Path) -
             tree = keep_all(store)
         assert other.collect(keep_taken_for=0).skipped == ""
         assert read_files(store, tree) == CONTENTS
-        with collecting.lock(store.layout) as is_alone:
+        with gc.lock(store.layout) as is_alone:
             assert is_alone
             assert store.copy_from(bytes(repository / ".git/objects"), expected=1) is None
     check(tmp_path / "s")
@@ -383,7 +383,7 @@ def test_a_failed_copy_leaves_no_files(
         packed.append(pack.exists())
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(plumbing, "index_pack", full)
+    monkeypatch.setattr(git_cli, "index_pack", full)
     with ObjectStore(tmp_path / "s") as store, copying(store, repository) as copy:
         copy.add(BLOBS, BLOBS.values())
         assert copy.finish(math.inf) == BLOBS.keys()

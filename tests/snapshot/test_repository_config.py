@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.snapshot.repository import asking
 from kedge.snapshot.repository import config as config_module
+from kedge.snapshot.repository import git_cli
 from kedge.snapshot.repository.config import GitConfig, read_config
-from kedge.snapshot.repository.finding import find_repository
+from kedge.snapshot.repository.discover import find_repository
 from tests.engine.repositories import git, repository
 
 
@@ -319,7 +319,7 @@ def test_a_configuration_of_many_megabytes_is_not_listened_to(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer beyond all reason is cut off, and the rest is in doubt."""
-    monkeypatch.setattr(asking, "_LONGEST_ANSWER", 100_000)
+    monkeypatch.setattr(git_cli, "_LONGEST_ANSWER", 100_000)
     repository(tmp_path / "r")
     with (tmp_path / "r" / ".git" / "config").open("a") as file:
         file.write("[x]\n" + "y = z\n" * 100_000)

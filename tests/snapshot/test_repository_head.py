@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kedge.snapshot.repository import head as head_module
-from kedge.snapshot.repository.finding import Repository, find_repository
+from kedge.snapshot.repository.discover import Repository, find_repository
 from kedge.snapshot.repository.head import read_head
 from kedge.snapshot.values import Head
 from tests.engine.repositories import commit, git, repository

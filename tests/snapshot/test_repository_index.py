@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.domain.errors import InvariantBroken
-from kedge.snapshot.repository.index import DamagedIndex, Entry, Index, read_index
+from kedge.snapshot.repository.index import DamagedIndex, Entry, GitIndex, read_index
 from tests.engine.repositories import commit, git, repository
 
 # As git shows them: in conflict, assumed unchanged, to be added, not checked out.
@@ -26,7 +26,7 @@ LISTED = re.compile(
 )
 
 
-def opened(root: Path, hash_length: int = 20) -> Index:
+def opened(root: Path, hash_length: int = 20) -> GitIndex:
     """The index of a worktree, which is there and in order."""
     found = read_index(os.fsencode(root / ".git" / "index"), hash_length)
     assert found is not None
@@ -40,7 +40,7 @@ def feed(root: Path, content: bytes, *words: str) -> bytes:
     ).stdout
 
 
-def entries(index: Index) -> dict[bytes, Entry]:
+def entries(index: GitIndex) -> dict[bytes, Entry]:
     """Every entry by path, with the flags that git shows."""
     found = {}
     for folder, names in index.folders.items():
@@ -372,7 +372,7 @@ def test_no_damage_goes_unnoticed_or_unnamed(tmp_path: Path, sample: bytes) -> N
     damaged()
 
 
-def names(index: Index) -> Iterator[tuple[bytes, bytes]]:
+def names(index: GitIndex) -> Iterator[tuple[bytes, bytes]]:
     """Every name with its folder."""
     for folder, below in index.folders.items():
         for name in below:

@@ -12,9 +12,9 @@ from kedge.snapshot import Snapshots
 from kedge.snapshot.ignore import attributes
 from kedge.snapshot.objects.user_packs import BlobCopy
 from kedge.snapshot.values import Present
-from kedge.snapshot.worktree import seeding
+from kedge.snapshot.worktree import seed
 from tests.engine.repositories import commit, git, repository
-from tests.snapshot.test_repository_seeding import wait_for_the_next_tick
+from tests.snapshot.test_worktree_seed import wait_for_the_next_tick
 
 LINES = [b"a\n", b"a\r\n", b"\r", b"\n", b"$Id$\n", b"$Id: 1 $\r\n", b"\0"]
 LINES += ["\u03b1\n".encode("euc-jp"), b"$Id: %s $\n" % (b"0" * 40)]
@@ -27,7 +27,7 @@ CONTENTS = st.lists(st.sampled_from(LINES), max_size=4).map(b"".join)
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also a few files are taken from the index."""
-    monkeypatch.setattr(seeding, "FEWEST_FILES", 0)
+    monkeypatch.setattr(seed, "FEWEST_FILES", 0)
 
 
 def packed(

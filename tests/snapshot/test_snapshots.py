@@ -28,14 +28,14 @@ from kedge.snapshot import (
     SnapshotSettings,
     State,
 )
-from kedge.snapshot.asynchronous import AsyncSnapshots
-from kedge.snapshot.objects import plumbing
-from kedge.snapshot.objects.plumbing import PackingFailed
+from kedge.snapshot.aio import AsyncSnapshots
+from kedge.snapshot.maintenance import Maintenance
+from kedge.snapshot.objects import git_cli
+from kedge.snapshot.objects.git_cli import PackingFailed
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.upkeep import Upkeep
-from kedge.snapshot.worktree import seeding
-from kedge.snapshot.worktree.tree import Worktree
-from tests.snapshot.hanging import hanging
+from kedge.snapshot.worktree import seed
+from kedge.snapshot.worktree.state import WorktreeState
+from tests.snapshot.hung_filesystem import hanging
 
 
 @pytest.fixture
@@ -65,14 +65,14 @@ def git(root: Path, *words: str) -> None:
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Lets no refresh end before the event is set, unless it has no deadline."""
     gate = threading.Event()
-    refresh = Worktree.refresh
+    refresh = WorktreeState.refresh
 
-    def slowly(self: Worktree, deadline: float = float("inf")) -> None:
+    def slowly(self: WorktreeState, deadline: float = float("inf")) -> None:
         if deadline == float("inf"):
             gate.wait()
         refresh(self, deadline if deadline == float("inf") else 0)
 
-    monkeypatch.setattr(Worktree, "refresh", slowly)
+    monkeypatch.setattr(WorktreeState, "refresh", slowly)
     yield gate
     gate.set()
 
@@ -143,7 +143,7 @@ def test_wrong_arguments_are_told(root: Path) -> None:
 def test_the_next_process_reads_nothing_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one process knew of unchanged files, the next one need not read."""
     # As if the files had rested for long enough to be trusted.
-    monkeypatch.setattr("kedge.snapshot.opening.racy_window", lambda *_: 0)
+    monkeypatch.setattr("kedge.snapshot.resources.racy_window", lambda *_: 0)
     with opened(root, way="scan") as snapshots:
         first = snapshots.track()
         assert snapshots._worktree.keeper.reads == 2
@@ -284,15 +284,15 @@ def test_closed_snapshots_stay_closed(root: Path) -> None:
 
 def test_closing_waits_for_whoever_is_at_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot that is being taken when the snapshots are closed is still taken whole."""
-    begun, go_on, refresh = threading.Event(), threading.Event(), Worktree.refresh
+    begun, go_on, refresh = threading.Event(), threading.Event(), WorktreeState.refresh
 
-    def slowly(self: Worktree, deadline: float = float("inf")) -> None:
+    def slowly(self: WorktreeState, deadline: float = float("inf")) -> None:
         begun.set()
         go_on.wait()
         refresh(self, deadline)
 
     snapshots = opened(root)
-    monkeypatch.setattr(Worktree, "refresh", slowly)
+    monkeypatch.setattr(WorktreeState, "refresh", slowly)
     taken: list[str] = []
     taker = threading.Thread(target=lambda: taken.append(snapshots.track().id))
     taker.start()
@@ -452,15 +452,15 @@ def test_a_seed_is_finished_by_the_snapshot_after_a_time_out(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A time-out while the seed is read leaves the next snapshot whole, without the repository."""
-    refresh, failures = Worktree.refresh, iter([SnapshotTimeout("no time")])
+    refresh, failures = WorktreeState.refresh, iter([SnapshotTimeout("no time")])
 
-    def once(self: Worktree, deadline: float = float("inf")) -> None:
+    def once(self: WorktreeState, deadline: float = float("inf")) -> None:
         refresh(self, deadline)
         for failure in failures:
             self._doubt = True
             raise failure
 
-    monkeypatch.setattr(Worktree, "refresh", once)
+    monkeypatch.setattr(WorktreeState, "refresh", once)
     with opened(repository) as snapshots:
         with pytest.raises(SnapshotTimeout):
             snapshots.track()
@@ -480,7 +480,7 @@ def test_what_is_read_as_quickly_is_read(
     repository: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     """Git is not started for a few files, nor does it copy large ones."""
-    monkeypatch.setattr(seeding, setting, {"FEWEST_FILES": 3, "LARGEST_BLOB": 3}[setting])
+    monkeypatch.setattr(seed, setting, {"FEWEST_FILES": 3, "LARGEST_BLOB": 3}[setting])
     with opened(repository) as snapshots:
         one = snapshots.track()
         assert snapshots.status().seeded == 0
@@ -494,9 +494,9 @@ def test_the_scan_after_a_time_out_leaves_nothing_to_read(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be copied is read in the background; collections go on before a snapshot."""
-    refresh, failures = Worktree.refresh, iter([SnapshotTimeout("no time")])
+    refresh, failures = WorktreeState.refresh, iter([SnapshotTimeout("no time")])
 
-    def once(self: Worktree, deadline: float = float("inf")) -> None:
+    def once(self: WorktreeState, deadline: float = float("inf")) -> None:
         refresh(self, deadline)
         for failure in failures:
             self._doubt = True
@@ -505,10 +505,10 @@ def test_the_scan_after_a_time_out_leaves_nothing_to_read(
     def not_packed(*_: object) -> str:
         raise PackingFailed("it is a test")
 
-    monkeypatch.setattr("kedge.snapshot.opening.racy_window", lambda *_: 0)
-    monkeypatch.setattr(Worktree, "refresh", once)
-    monkeypatch.setattr(plumbing, "pack_objects", not_packed)
-    monkeypatch.setattr(Upkeep, "_start", lambda _: None)
+    monkeypatch.setattr("kedge.snapshot.resources.racy_window", lambda *_: 0)
+    monkeypatch.setattr(WorktreeState, "refresh", once)
+    monkeypatch.setattr(git_cli, "pack_objects", not_packed)
+    monkeypatch.setattr(Maintenance, "_start", lambda _: None)
     with opened(repository) as snapshots:
         with pytest.raises(SnapshotTimeout):
             snapshots.track()
@@ -532,7 +532,7 @@ def test_a_copy_that_fails_is_not_tried_for_ever(
     def broken(*_: object) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(plumbing, "pack_objects", broken)
+    monkeypatch.setattr(git_cli, "pack_objects", broken)
     with opened(repository) as snapshots:
         with pytest.raises(ZeroDivisionError):
             snapshots.track()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.snapshot.files.reading import RACY_WINDOW_NS
+from kedge.snapshot.files.reader import RACY_WINDOW_NS
 from kedge.snapshot.worktree.filesystems import Mounts, racy_window, why_not_inotify, why_refused
 
 TABLE = """\

@@ -4,28 +4,27 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kedge.snapshot.files.opening import Root
-from kedge.snapshot.files.reading import stamp_of
+from kedge.snapshot.files.reader import stamp_of
+from kedge.snapshot.files.root import Root
 from kedge.snapshot.objects.formats import BLOB, TREE, object_id
-from kedge.snapshot.worktree.inotify import Inotify
-from kedge.snapshot.worktree.keeping import Limits
-from kedge.snapshot.worktree.spaces import Spaces
-from kedge.snapshot.worktree.tree import Worktree
-from kedge.snapshot.worktree.watching import Rescan, Watch
+from kedge.snapshot.worktree.file_reader import FileLimits
+from kedge.snapshot.worktree.repositories import Spaces
+from kedge.snapshot.worktree.state import WorktreeState
+from kedge.snapshot.worktree.watch import Inotify, Rescan, Watch
 
 # Tests that count reads cannot wait until files are old enough to be trusted.
-LIMITS = Limits(file_size=1000, files=10_000, window_ns=0)
+LIMITS = FileLimits(file_size=1000, files=10_000, window_ns=0)
 WATCHES: dict[str, Callable[[], Watch]] = {"inotify": Inotify, "scan": Rescan}
 
 
 class Twin:
     """A folder, and what the in-memory tree says of it."""
 
-    def __init__(self, root: Path, watch: Watch, limits: Limits = LIMITS) -> None:
+    def __init__(self, root: Path, watch: Watch, limits: FileLimits = LIMITS) -> None:
         self.root = root
         self.objects: dict[bytes, bytes] = {}
         path = os.fsencode(root)
-        self.worktree = Worktree(
+        self.worktree = WorktreeState(
             Root(path), Spaces(path, path + b"-data"), watch, self._put_blob, limits
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.store.queries import load_queries
+from kedge.store.named_sql import load_queries
 from kedge.store.sqlite.connection import connect, create_file
 from kedge.store.sqlite.migrate import migrate
 

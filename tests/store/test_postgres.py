@@ -28,25 +28,25 @@ from kedge.domain.errors import (
 )
 from kedge.domain.ids import IdMaker
 from kedge.domain.sessions import SessionInfo
-from kedge.store.postgres import migrating
-from kedge.store.postgres.connecting import Address
+from kedge.store.named_sql import load_migrations, load_queries
+from kedge.store.postgres import migrate
+from kedge.store.postgres.connection import Address
 from kedge.store.postgres.failures import translated
 from kedge.store.postgres.store import PostgresStore
-from kedge.store.queries import load_migrations, load_queries
-from kedge.store.script import Script, row, run
-from kedge.store.verbs.deletion import stop_and_delete
-from kedge.store.verbs.eventlog import log_head
-from kedge.store.verbs.parts import put_part
-from kedge.store.verbs.pieces import add_pieces, drop_pieces
-from kedge.store.verbs.places import EVERYWHERE
-from kedge.store.verbs.search import index_events, search, search_sessions, words_of
-from kedge.store.verbs.sessions import (
+from kedge.store.queries.deletion import stop_and_delete
+from kedge.store.queries.event_log import log_head
+from kedge.store.queries.parts import put_part
+from kedge.store.queries.pieces import add_pieces, drop_pieces
+from kedge.store.queries.search import index_events, search, search_sessions, words_of
+from kedge.store.queries.session_lists import EVERYWHERE
+from kedge.store.queries.sessions import (
     change_session,
     child_sessions,
     create_session,
     deleted_sessions,
     lock_session,
 )
+from kedge.store.transaction import Script, row, run
 from kedge.testing.store.scene import WORKTREE, Scene
 from tests.support.patience import PATIENCE
 
@@ -306,7 +306,7 @@ async def test_titles_of_an_older_database_are_found(
     title to be found by, and keeps none of the others from being found."""
     with monkeypatch.context() as patched:
         older = load_migrations("postgres")[:7]
-        patched.setattr(migrating, "load_migrations", lambda dialect: older)
+        patched.setattr(migrate, "load_migrations", lambda dialect: older)
         async with opened(postgres_url) as scene:
             infos = [await scene.add_session(title=f"Große {n} %\0") for n in range(501)]
             damaged = await scene.add_session(title="Große % damaged")

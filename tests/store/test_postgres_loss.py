@@ -13,11 +13,11 @@ from psycopg.conninfo import conninfo_to_dict
 from kedge.domain.errors import EngineClosed, StoreUnavailable
 from kedge.domain.ids import IdMaker
 from kedge.domain.sessions import SessionInfo
-from kedge.store.postgres.connecting import Address
-from kedge.store.postgres.transactions import Writer, commit, was_committed
-from kedge.store.script import Script, row, run
-from kedge.store.verbs.eventlog import log_head
-from kedge.store.verbs.sessions import create_session
+from kedge.store.postgres.connection import Address
+from kedge.store.postgres.transactions import TransactionWriter, commit, was_committed
+from kedge.store.queries.event_log import log_head
+from kedge.store.queries.sessions import create_session
+from kedge.store.transaction import Script, row, run
 from kedge.testing.store.scene import WORKTREE, Scene
 from tests.store.test_postgres import blocked, connected, opened
 from tests.support.patience import PATIENCE
@@ -31,7 +31,7 @@ _END_ALL = (
 @pytest.fixture
 def deaf_to_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at the log's head, so that what is heard came by notification."""
-    monkeypatch.setattr("kedge.store.postgres.following._POLL", 3600.0)
+    monkeypatch.setattr("kedge.store.postgres.notify._POLL", 3600.0)
 
 
 async def end_all(url: str) -> None:
@@ -83,7 +83,7 @@ async def test_without_notifications_the_log_is_looked_at(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit of a process that could not notify is found by the poll."""
-    monkeypatch.setattr("kedge.store.postgres.following._POLL", 0.01)
+    monkeypatch.setattr("kedge.store.postgres.notify._POLL", 0.01)
     async with opened(postgres_url) as scene, AsyncExitStack() as stack:
         heard = Heard()
         scene.store.follow(lambda events: None, heard)
@@ -357,11 +357,11 @@ async def test_a_commit_that_is_missed_never_comes(postgres_url: str) -> None:
     async with opened(postgres_url):
         connection = await Address.parse(postgres_url).connect()
     async with connection:
-        writer = Writer("some process-0", number=2)
+        writer = TransactionWriter("some process-0", number=2)
         assert [await was_committed(connection, writer) for _ in range(2)] == [False, False]
         await connection.execute("BEGIN")
         await connection.execute("UPDATE meta SET value = 'late' WHERE key = 'epoch'")
-        late = Writer(writer.id)
+        late = TransactionWriter(writer.id)
         with pytest.raises(psycopg.errors.NotNullViolation):
             await commit(connection, [], IdMaker(), late)
         assert late == writer

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from kedge.domain.ids import IdMaker
+from kedge.store.named_sql import load_queries
 from kedge.store.postgres.store import PostgresStore
-from kedge.store.queries import load_queries
 
 _NUMBERS = {
     "after_mode", "asked", "awaiting", "base", "before", "before_mode", "began", "bucket",

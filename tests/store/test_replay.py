@@ -6,10 +6,10 @@ import pytest
 
 from kedge.domain.ids import IdMaker
 from kedge.store.port import StoredEvent
+from kedge.store.queries.asks import AskAnswer, add_ask, answer_permission
+from kedge.store.queries.messages import put_message, remove_message
+from kedge.store.queries.sessions import delete_session
 from kedge.store.sqlite.store import SqliteStore
-from kedge.store.verbs.asks import Answer, add_ask, answer_permission
-from kedge.store.verbs.messages import put_message, remove_message
-from kedge.store.verbs.sessions import delete_session
 from kedge.testing.replay import Replay, both, replayed, state_of
 from kedge.testing.state import State
 from kedge.testing.store import asks
@@ -30,7 +30,7 @@ async def life(path: Path) -> tuple[list[StoredEvent], State]:
         for request in asked:
             await scene.write(add_ask, request, fence=fence, is_open=asks.THERE.is_open, now=START)
         await scene.write(
-            answer_permission, asked[0].id, Answer(reply="once"), owners=asks.THERE, now=START
+            answer_permission, asked[0].id, AskAnswer(reply="once"), owners=asks.THERE, now=START
         )
         await scene.fork(info)
         gone = await scene.add_session()

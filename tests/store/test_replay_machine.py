@@ -16,37 +16,37 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kedge.domain.failures import aborted
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, Message, MessageTime
 from kedge.domain.parts import Part, PartTime, TextPart, part_ended
 from kedge.domain.permissions import PermissionReply, PermissionRequest
 from kedge.domain.sessions import ForkOrigin, SessionInfo
-from kedge.store.sqlite.store import SqliteStore
-from kedge.store.verbs.asks import (
-    Answer,
+from kedge.domain.wire_errors import aborted
+from kedge.store.queries.asks import (
+    AskAnswer,
     add_ask,
     answer_permission,
     answer_question,
     open_asks,
     reject_question,
 )
-from kedge.store.verbs.eventlog import log_head
-from kedge.store.verbs.leases import lease_of, release_lease, take_over
-from kedge.store.verbs.messages import put_message, remove_message
-from kedge.store.verbs.parts import put_part, remove_part
-from kedge.store.verbs.plans import PlanKind
-from kedge.store.verbs.projects import place_worktree
-from kedge.store.verbs.retention import compact_session, purge_session
-from kedge.store.verbs.sessions import (
+from kedge.store.queries.deletion import compact_session, purge_session
+from kedge.store.queries.event_log import log_head
+from kedge.store.queries.leases import lease_of, release_lease, take_over
+from kedge.store.queries.messages import put_message, remove_message
+from kedge.store.queries.parts import put_part, remove_part
+from kedge.store.queries.plans import PlanKind
+from kedge.store.queries.projects import place_worktree
+from kedge.store.queries.sessions import (
     change_session,
     create_session,
     delete_session,
     get_session,
     restore_session,
 )
-from kedge.store.verbs.tails import list_tails, restore_tail
-from kedge.store.verbs.todos import put_todos
+from kedge.store.queries.tails import list_tails, restore_tail
+from kedge.store.queries.todos import put_todos
+from kedge.store.sqlite.store import SqliteStore
 from kedge.testing.replay import both
 from kedge.testing.store import asks, undoing
 from kedge.testing.store.scene import Scene, changed
@@ -259,7 +259,7 @@ class ReplayMachine(RuleBasedStateMachine):
             return
         request = found[n % len(found)].request
         if isinstance(request, PermissionRequest):
-            answer = Answer(reply=reply)
+            answer = AskAnswer(reply=reply)
             self.run(
                 self.scene.write(answer_permission, request.id, answer, owners=asks.THERE, now=n)
             )

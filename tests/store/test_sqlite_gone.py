@@ -9,8 +9,8 @@ import pytest
 
 import kedge
 from kedge.domain.errors import StoreGone
+from kedge.store.queries.event_log import log_head
 from kedge.store.sqlite import file
-from kedge.store.verbs.eventlog import log_head
 
 
 @pytest.fixture(autouse=True)

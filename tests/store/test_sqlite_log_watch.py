@@ -10,7 +10,7 @@ import pytest
 
 from kedge.store.sqlite import log_watch
 from kedge.store.sqlite import store as store_module
-from kedge.store.sqlite.filesystem import tells_of_writes
+from kedge.store.sqlite.file import tells_of_writes
 from kedge.store.sqlite.log_watch import LogWatch
 from kedge.store.sqlite.store import SqliteStore
 from tests.support.patience import PATIENCE

@@ -9,12 +9,12 @@ import pytest
 from kedge import __version__
 from kedge.domain.errors import StoreCorrupt, StoreError, StoreTooNew
 from kedge.domain.ids import IdMaker
-from kedge.store.queries import load_migrations
-from kedge.store.script import Script, row, run
+from kedge.store.named_sql import load_migrations
+from kedge.store.queries.search import search_sessions
+from kedge.store.queries.session_lists import EVERYWHERE
 from kedge.store.sqlite import migrate as module
 from kedge.store.sqlite.store import SqliteStore
-from kedge.store.verbs.places import EVERYWHERE
-from kedge.store.verbs.search import search_sessions
+from kedge.store.transaction import Script, row, run
 from kedge.testing.store.scene import Scene
 
 SECOND = "CREATE TABLE added (id TEXT PRIMARY KEY);\nINSERT INTO added SELECT path FROM worktree;\n"

@@ -16,7 +16,7 @@ import kedge
 from kedge.domain.errors import NetworkFilesystem, StoreFull, StoreReadOnly
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import TextPart
-from kedge.store.sqlite.filesystem import filesystem_of, refuse_network, tells_of_writes
+from kedge.store.sqlite.file import filesystem_of, refuse_network, tells_of_writes
 from kedge.testing.replay import both
 
 ROOT = Path(__file__).parents[2]

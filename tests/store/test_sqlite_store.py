@@ -15,13 +15,13 @@ import pytest
 from kedge.domain import wire
 from kedge.domain.errors import EngineClosed, StoreUnavailable
 from kedge.domain.events import SessionErrored
-from kedge.domain.failures import aborted
 from kedge.domain.ids import IdMaker
+from kedge.domain.wire_errors import aborted
 from kedge.store.port import StoredEvent
-from kedge.store.script import Emit, Script, row, run
+from kedge.store.queries.event_log import events_after, log_head
 from kedge.store.sqlite.connection import connect
 from kedge.store.sqlite.store import SqliteStore
-from kedge.store.verbs.eventlog import events_after, log_head
+from kedge.store.transaction import Emit, Script, row, run
 from tests.support.patience import PATIENCE
 
 

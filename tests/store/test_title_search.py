@@ -14,10 +14,10 @@ from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
 from kedge.store.port import Store
 from kedge.store.postgres.store import PostgresStore
+from kedge.store.queries.search import index_events, search_sessions
+from kedge.store.queries.session_lists import directory_place, session_page
+from kedge.store.queries.sessions import archived, change_session
 from kedge.store.sqlite.store import SqliteStore
-from kedge.store.verbs.places import directory_place, session_page
-from kedge.store.verbs.search import index_events, search_sessions
-from kedge.store.verbs.sessions import archived, change_session
 from kedge.testing.store.scene import Scene
 
 _LETTERS = "aAbB %_\\\0éÉßΣςİ한が.,1"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from kedge.model.offline.answering import Pause, acts_of
+from kedge.model.offline.model import Pause, acts_of
 from kedge.model.port import (
     AssistantTurn,
     ModelFailure,

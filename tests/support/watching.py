@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kedge.engine import sightings
+from kedge.engine import os_process
 from tests.support.patience import PATIENCE
 
 _LOOK = 0.01
@@ -26,7 +26,7 @@ async def until_told(path: Path) -> str:
 
 async def until_gone(*pids: int) -> None:
     """Wait until processes have ended."""
-    await until(lambda: not any(sightings.process(pid) for pid in pids))
+    await until(lambda: not any(os_process.process(pid) for pid in pids))
 
 
 async def until_beaten(data: Path, *files: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.testing.replay import Replay
-from tests.server.ears import listening
+from tests.server.event_recorder import listening
 from tests.server.world import Client
 from tests.snapshot.objects_git import git
 from tests.torture.http_clients import LOST, Clients

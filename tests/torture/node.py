@@ -2,7 +2,7 @@
 
 import sys
 
-from kedge.engine import owners
+from kedge.engine import os_process
 from kedge.engine.settings import Settings
 from tests.support.patience import defaults_of
 
@@ -11,7 +11,7 @@ def main() -> None:
     """Serve; the arguments are a name, the time of a lease, and those of `kedge`."""
     name, lease_time, *arguments = sys.argv[1:]
     # In another namespace its process cannot be looked up: only the expiry of its leases tells.
-    vars(owners)["_namespace"] = lambda: name
+    vars(os_process)["_namespace"] = lambda: name
     defaults_of(Settings)["lease_time"] = float(lease_time)
     sys.argv[1:] = arguments
 

@@ -17,7 +17,7 @@ from kedge.domain.errors import InvalidInput
 from kedge.domain.events import PartUpdated, ServerHeartbeat
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import TextPart
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import Todo
 from tests.torture.orders import Orders, received, report
 
 MODEL = MessageModel(providerID="test", modelID="test")

@@ -7,7 +7,7 @@ import asyncio
 import random
 
 import kedge
-from tests.engine.reverter import SETTINGS
+from tests.engine.revert_process import SETTINGS
 from tests.torture.orders import Orders, received, report
 
 

@@ -7,7 +7,7 @@ nothing of it counts any more. Files are a mapping of names to contents.
 import random
 from pathlib import Path
 
-from kedge.snapshot.objects import writing
+from kedge.snapshot.objects import journals
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, TREE, blob_id, encode_tree
 from kedge.snapshot.objects.store import ObjectStore
 from tests.torture.orders import received, report
@@ -72,8 +72,8 @@ class Writer:
 
 if __name__ == "__main__":
     orders = received()
-    writing.SEAL_OBJECTS = 40
-    writing.BUFFER_BYTES = 10_000
+    journals.SEAL_OBJECTS = 40
+    journals.BUFFER_BYTES = 10_000
     writer = Writer(Path(orders.database), orders.seed)
     report("opened")
     while True:

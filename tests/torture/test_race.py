@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import kedge
+from kedge.store.queries.event_log import events_after
 from kedge.store.sqlite.connection import WAL_LIMIT
-from kedge.store.verbs.eventlog import events_after
 from kedge.testing.replay import both
 from tests.torture.orders import Orders, deadline, start
 from tests.torture.racer import LEAST

@@ -15,7 +15,7 @@ import pytest
 import kedge
 from kedge.testing.replay import both
 from tests.engine.crash_world import Tree, World, boundary_of, build, files, left_over, whole
-from tests.engine.reverter import SETTINGS, save
+from tests.engine.revert_process import SETTINGS, save
 from tests.torture.orders import Orders, deadline, start
 
 KILLS = 200

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.testing.fuzz import Fuzz, Kind, Way, open_limited
+from tests.snapshot_fuzz import Fuzz, Kind, Way, open_limited
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800)]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from kedge.snapshot import Snapshots
-from kedge.snapshot.files.names import is_own_name
-from kedge.testing.snapshots.scene import DEFAULTS, Scene
-from tests.snapshot import keeper
-from tests.snapshot.hostage import files_of, make_index_newer
-from tests.snapshot.keeper import States
+from kedge.snapshot.files.steps import is_own_name
+from tests.snapshot import snapshot_process
+from tests.snapshot.conformance.scene import DEFAULTS, Scene
+from tests.snapshot.hostile_worktree import files_of, make_index_newer
 from tests.snapshot.objects_git import git
+from tests.snapshot.snapshot_process import States
 from tests.snapshot.test_conformance import opener
 from tests.torture.orders import ROOT, deadline
 
@@ -83,8 +83,8 @@ def worktree(folder: Path) -> Iterator[Path]:
     scene = Scene(folder, opener("inotify"))
     scene.repository()
     scene.write(".gitignore", b"*.log\n")
-    for number, name in enumerate(keeper.FILES):
-        scene.write(name, keeper.content(number))
+    for number, name in enumerate(snapshot_process.FILES):
+        scene.write(name, snapshot_process.content(number))
     scene.commit()
     scene.git("repack", "-q", "-a", "-d")
     make_index_newer(scene)
@@ -104,7 +104,14 @@ def forget(folder: Path) -> None:
 def work_and_kill(folder: Path, verb: str, seed: int, ledger: Ledger) -> None:
     """Let a process work, kill it in the middle of a verb, and note what it said."""
     chance = random.Random(seed)
-    command = [sys.executable, "-m", "tests.snapshot.keeper", str(folder), verb, str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.snapshot.snapshot_process",
+        str(folder),
+        verb,
+        str(seed),
+    ]
     with (
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process,
         deadline(process),
@@ -143,7 +150,7 @@ def judge(folder: Path, ledger: Ledger) -> None:
         assert [
             path for path in root.rglob(".kedge-*") if is_own_name(bytes(path.name, "ascii"))
         ] == []
-        found = keeper.states(root)
+        found = snapshot_process.states(root)
         assert "torn" not in found.values()
         ledger.assert_old_or_new(found)
         assert held(snapshots, taken.id) == found
@@ -151,7 +158,7 @@ def judge(folder: Path, ledger: Ledger) -> None:
             assert {id: held(snapshots, id) for id in session} == session
         for blobs in ledger.captured.values():
             for blob, state in blobs.items():
-                assert keeper.state(keeper.PLAIN, snapshots.read(blob)) == state
+                assert snapshot_process.state(snapshot_process.PLAIN, snapshots.read(blob)) == state
         assert snapshots.status().trouble == ""
     git(data / "snapshots/prj", "fsck", "--full", "--no-dangling")
 
@@ -160,8 +167,10 @@ def held(snapshots: Snapshots, id: str) -> States:
     """What a snapshot says of every file."""
     files = files_of(snapshots, id)
     files.pop(b".gitignore")
-    files.pop(keeper.IGNORED.encode(), None)
-    return {path.decode(): keeper.state(mode, each) for path, (mode, each) in files.items()}
+    files.pop(snapshot_process.IGNORED.encode(), None)
+    return {
+        path.decode(): snapshot_process.state(mode, each) for path, (mode, each) in files.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ import kedge
 from kedge.domain import wire
 from kedge.domain.messages import MessageModel, MessageTime, UserMessage
 from kedge.domain.parts import TextPart
-from kedge.domain.sessions import CacheCount, TokenCount
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import CacheCount, Todo, TokenCount
 from kedge.engine.turns import Turn
 from tests.torture.ledger import bodies
 from tests.torture.orders import Orders, received, report

@@ -19,14 +19,14 @@ from functools import partial
 from pathlib import Path
 
 import kedge
-from kedge.domain.failpoints import armed
+from kedge._failpoints import armed
 from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
-from kedge.engine.growing import ToolCall
+from kedge.engine.parts import ToolCall
 from kedge.engine.session import Session
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
-from kedge.store.verbs.plans import open_plans
+from kedge.store.queries.plans import open_plans
 from tests.support.patience import PATIENCE
 from tests.undo_fuzz.oracle import (
     Undoing,

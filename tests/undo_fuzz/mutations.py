@@ -8,15 +8,14 @@ import msgspec
 import pytest
 
 from kedge.domain.receipts import Receipt, ReceiptOutcome
-from kedge.engine.reverting import preparing, receipts, service
-from kedge.engine.reverting.asking import Asked
-from kedge.engine.timeline import attributing, formats, recovering, unknown
-from kedge.engine.undo import merging, planning, safety, segments, wishes
-from kedge.engine.undo.merging import Conflict, Contents
-from kedge.engine.undo.segments import Known, PathHistory, Segment
-from kedge.snapshot.files.steps import Step
+from kedge.engine.revert import merge, path_plan, prepare, receipts, safety, service
+from kedge.engine.revert import plan as planning
+from kedge.engine.revert.merge import Conflict, Contents, Known, PathHistory, Segment
+from kedge.engine.revert.prepare import Asked
+from kedge.engine.timeline import attribution, formats, observed, recovery
+from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.values import Absent, Present, State, Uncovered
-from kedge.store.verbs import standing
+from kedge.store.queries import change_queries
 from tests.undo_fuzz.campaign import Level
 
 Patch = pytest.MonkeyPatch
@@ -35,12 +34,12 @@ class Mutation:
 
 def _merge_takes_one_side(patch: Patch) -> None:
     """What others changed in a file goes when the session's lines go."""
-    patch.setattr(merging, "merge_lines", lambda base, theirs, ours: theirs)
+    patch.setattr(merge, "merge_lines", lambda base, theirs, ours: theirs)
 
 
 def _conflicts_are_overruled(patch: Patch) -> None:
     """Where it cannot be told apart whose a line is, the session's version goes all the same."""
-    real = merging.without
+    real = merge.without
 
     def without(segment: Segment, now: Known, contents: Contents) -> Known:
         try:
@@ -48,12 +47,12 @@ def _conflicts_are_overruled(patch: Patch) -> None:
         except Conflict:
             return segment.before
 
-    patch.setattr(wishes, "without", without)
+    patch.setattr(path_plan, "without", without)
 
 
 def _changed_files_are_deleted(patch: Patch) -> None:
     """A file that the session made goes though others changed it since."""
-    real = merging.without
+    real = merge.without
 
     def without(segment: Segment, now: Known, contents: Contents) -> Known:
         return segment.before if segment.before == Absent() else real(segment, now, contents)
@@ -61,13 +60,13 @@ def _changed_files_are_deleted(patch: Patch) -> None:
     def check(history: PathHistory, now: Present) -> None:
         """All is well."""
 
-    patch.setattr(wishes, "without", without)
-    patch.setattr(wishes, "_check_deletion", check)
+    patch.setattr(path_plan, "without", without)
+    patch.setattr(path_plan, "_check_deletion", check)
 
 
 def _shared_is_own(patch: Patch) -> None:
     """What may be another session's is undone."""
-    patch.setattr(segments, "_is_shared", lambda segment: False)
+    patch.setattr(merge, "_is_shared", lambda segment: False)
 
 
 def _the_last_check_is_off(patch: Patch) -> None:
@@ -79,7 +78,7 @@ def _copies_are_not_looked_at_again(patch: Patch) -> None:
     """What depends on a copy elsewhere goes, though that copy could not be made."""
     real = planning._steps
 
-    def steps(*given: Any) -> tuple[Step, ...]:  # noqa: ANN401 - as the real one's
+    def steps(*given: Any) -> tuple[FileStep, ...]:  # noqa: ANN401 - as the real one's
         return tuple(replace(step, needs=()) for step in real(*given))
 
     patch.setattr(planning, "_steps", steps)
@@ -93,13 +92,13 @@ def _a_path_is_forgotten(patch: Patch) -> None:
         made = real(*given, **named)
         return replace(made, entries=made.entries[1:])
 
-    patch.setattr(preparing, "plan", plan)
+    patch.setattr(prepare, "plan", plan)
 
 
 def _segments_are_undone_in_the_wrong_order(patch: Patch) -> None:
     """The oldest change is undone first."""
-    real = segments.composed
-    patch.setattr(wishes, "composed", lambda given: real(given)[::-1])
+    real = merge.composed
+    patch.setattr(path_plan, "composed", lambda given: real(given)[::-1])
 
 
 def _the_receipt_lies(patch: Patch) -> None:
@@ -116,18 +115,18 @@ def _the_receipt_lies(patch: Patch) -> None:
         ]
         return msgspec.structs.replace(said, files=files)
 
-    patch.setattr("kedge.engine.reverting.carrying.corrected", corrected)
+    patch.setattr("kedge.engine.revert.apply.corrected", corrected)
 
 
 def _a_dry_run_is_hopeful(patch: Patch) -> None:
     """A dry run plans with another strategy than it was asked for."""
-    real = preparing.Preparing.__init__
+    real = prepare.Preparing.__init__
 
     def make(self: Any, engine: Any, session: Any, material: Any, asked: Asked) -> None:  # noqa: ANN401 - as the real one's
         chosen = replace(asked, strategy="overwrite") if asked.dry_run else asked
         real(self, engine, session, material, chosen)
 
-    patch.setattr(preparing.Preparing, "__init__", make)
+    patch.setattr(prepare.Preparing, "__init__", make)
 
 
 def _unrevert_overwrites(patch: Patch) -> None:
@@ -137,20 +136,20 @@ def _unrevert_overwrites(patch: Patch) -> None:
 
 def _overlapping_commands_are_own(patch: Patch) -> None:
     """What changed while commands of two sessions ran counts as either's own."""
-    real = attributing.ownership
+    real = attribution.ownership
 
-    def ownership(*given: Any) -> attributing.Ownership:  # noqa: ANN401 - as the real one's
+    def ownership(*given: Any) -> attribution.Ownership:  # noqa: ANN401 - as the real one's
         found = real(*given)
-        is_shared = found is attributing.Ownership.SHARED
-        return attributing.Ownership.MINE if is_shared else found
+        is_shared = found is attribution.Ownership.SHARED
+        return attribution.Ownership.MINE if is_shared else found
 
-    patch.setattr(unknown, "ownership", ownership)
+    patch.setattr(observed, "ownership", ownership)
 
 
 def _uncovered_is_absent(patch: Patch) -> None:
     """What was not looked at counts as not there, however old it is."""
 
-    def is_change(first: attributing.Point, last: attributing.Point) -> bool:
+    def is_change(first: attribution.Point, last: attribution.Point) -> bool:
         return first.state != last.state and first.end <= last.start
 
     def stored(state: State) -> Any:  # noqa: ANN401 - as the real one's
@@ -159,14 +158,14 @@ def _uncovered_is_absent(patch: Patch) -> None:
     async def all_of(self: object, snapshots: object, changes: list[Any]) -> list[Any]:
         return changes
 
-    patch.setattr(attributing, "_is_change", is_change)
-    patch.setattr(unknown, "stored", stored)
-    patch.setattr(unknown.UnknownEffects, "_without_moved_in", all_of)
+    patch.setattr(attribution, "_is_change", is_change)
+    patch.setattr(observed, "stored", stored)
+    patch.setattr(observed.UnknownEffects, "_without_moved_in", all_of)
 
 
 def _what_was_left_is_forgotten(patch: Patch) -> None:
     """A final revert forgets the changes that it could not undo."""
-    patch.setattr(standing, "LEFT", frozenset())
+    patch.setattr(change_queries, "LEFT", frozenset())
 
 
 def _the_dead_own_everything(patch: Patch) -> None:
@@ -175,8 +174,8 @@ def _the_dead_own_everything(patch: Patch) -> None:
     def doubted(changes: Iterable[Any], worktree: str, life: object) -> list[Any]:
         return list(changes)
 
-    patch.setattr(unknown, "doubted", doubted)
-    patch.setattr(recovering, "doubted", doubted)
+    patch.setattr(observed, "doubted", doubted)
+    patch.setattr(recovery, "doubted", doubted)
 
 
 MUTATIONS: Iterable[Mutation] = (

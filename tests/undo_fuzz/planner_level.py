@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kedge.domain.receipts import RevertStrategy
-from kedge.engine.diffs.net import net_of
-from kedge.engine.undo.merging import Contents
-from kedge.engine.undo.planning import Plan, plan
-from kedge.engine.undo.safety import Content, Facts, content_of
-from kedge.engine.undo.segments import Known, PathHistory, Segment
-from kedge.engine.undo.segments import Source as SegmentSource
-from kedge.snapshot.disk import Blocked, Disk, Folder
+from kedge.engine.diffs.compose import net_of
+from kedge.engine.revert.merge import Contents, Known, PathHistory, Segment
+from kedge.engine.revert.merge import Source as SegmentSource
+from kedge.engine.revert.plan import Plan, plan
+from kedge.engine.revert.safety import Content, Facts, content_of
+from kedge.snapshot.files.reader import Blocked, Disk, Folder
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Present
 from tests.undo_fuzz.oracle import Violation, check_diff, judge, undoing_of

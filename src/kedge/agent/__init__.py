@@ -1,9 +1,9 @@
 """The agent: a loop that asks a model, does what it asks for, and asks again."""
 
 from kedge.agent.agent import Agent
-from kedge.agent.prompting import AnswerOptions, PromptOptions, PromptParts
+from kedge.agent.context import Surroundings
+from kedge.agent.runner import AnswerOptions, PromptOptions, PromptParts
 from kedge.agent.settings import AgentSettings
-from kedge.agent.surroundings import Surroundings
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import Output, Tool, ToolFailure, tool

@@ -15,25 +15,26 @@ from types import TracebackType
 from typing import Literal, Unpack, overload
 from weakref import WeakValueDictionary
 
-from kedge.agent.attaching import attach, remember_seen
+from kedge._async import to_the_end
+from kedge.agent.attachments import attach, remember_seen
+from kedge.agent.context import Surroundings, SurroundingsBook
+from kedge.agent.conversations import Histories
 from kedge.agent.folder_instructions import FolderInstructions
-from kedge.agent.following import Following
-from kedge.agent.histories import Histories
 from kedge.agent.loop import Loop
 from kedge.agent.output_limit import limit_of
-from kedge.agent.prompting import (
+from kedge.agent.runner import (
     AnswerOptions,
+    Following,
     PromptOptions,
     PromptParts,
+    RunningTurns,
     check_options,
     check_session,
 )
-from kedge.agent.running import Running
 from kedge.agent.settings import AgentSettings
-from kedge.agent.shelling import OWN_COMMAND, run_own_command
-from kedge.agent.surroundings import Surroundings, SurroundingsBook
-from kedge.agent.system import Checkouts
+from kedge.agent.system_prompt import Checkouts
 from kedge.agent.titles import give_title, wants_title
+from kedge.agent.tools.bash import OWN_COMMAND, run_own_command
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.tool import Tool
 from kedge.domain.errors import (
@@ -44,16 +45,15 @@ from kedge.domain.errors import (
     TurnAborted,
 )
 from kedge.domain.events import SessionErrored
-from kedge.domain.failures import unknown
 from kedge.domain.messages import Answer, MessageModel, MessageWithParts, UserMessage
 from kedge.domain.providers import ModelInfo
+from kedge.domain.wire_errors import unknown
 from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.verbs.messages import last_answer
-from kedge.store.verbs.prompts import withdraw_prompt
-from kedge.store.waiting import to_the_end
+from kedge.store.queries.messages import last_answer
+from kedge.store.queries.prompts import withdraw_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Agent:
         self._environ = dict(os.environ if environ is None else environ)
         self._tools = _named(tools)
         self._book = SurroundingsBook(engine, self._environ)
-        self._running = Running(engine)
+        self._running = RunningTurns(engine)
         self._following = Following(engine, self._running, self._loop)
         self._checkouts = Checkouts()
         self._histories = Histories(engine.store, self.settings.history_bytes)

@@ -7,9 +7,8 @@ from kedge.config.values import AgentConfig, Config
 from kedge.domain.agents import BUILD, PLAN, AgentInfo
 from kedge.domain.errors import AgentNotFound, ConfigInvalid
 from kedge.domain.messages import MessageModel
-from kedge.domain.permission_rules import Rulebook, Rules
-from kedge.domain.permissions import PermissionAction, PermissionRule
-from kedge.engine.outputs import output_folder
+from kedge.domain.permissions import PermissionAction, PermissionRule, Rulebook, Rules
+from kedge.engine.saved_output import output_folder
 
 _EDITING = {"write", "edit", "apply_patch"}
 """Tools that change files, which rules name as one."""

@@ -9,7 +9,7 @@ from kedge.agent.tools.edit import edit
 from kedge.agent.tools.tool import Tool
 from kedge.agent.tools.write import write
 from kedge.domain.providers import ModelInfo
-from kedge.model.offline.info import PROVIDER as OFFLINE
+from kedge.model.offline.commands import PROVIDER as OFFLINE
 
 Family: TypeAlias = Literal["claude", "gpt", "gemini", "other"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.agent.output_limit import first_lines
-from kedge.agent.system import CUT, INSTRUCTION_FILES, may_be_told, read_instructions
-from kedge.agent.tools.places import printable
+from kedge.agent.system_prompt import CUT, INSTRUCTION_FILES, may_be_told, read_instructions
+from kedge.agent.tools.paths import printable
 from kedge.config.values import ToolOutputConfig
 from kedge.store.port import Store
-from kedge.store.verbs.parts import loaded_files
+from kedge.store.queries.parts import loaded_files
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call

@@ -5,30 +5,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
-from kedge.agent.answering import Answering, Means
-from kedge.agent.beginning import Beginning
+from kedge.agent.step_start import StepStart
+from kedge.agent.conversations import Histories, History
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
-from kedge.agent.guarding import Repeats
-from kedge.agent.histories import Histories, History
-from kedge.agent.history import ModelTurn
+from kedge.agent.model_input import ModelTurn
 from kedge.agent.output_limit import limit_of
 from kedge.agent.permissions import Permissions
+from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
-from kedge.agent.system import LAST_STEP, PLAN, Checkouts, environment, instructions
-from kedge.agent.system_prompts import brief
+from kedge.agent.step import Answering, Means
+from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
 from kedge.domain.errors import ModelNotFound
 from kedge.domain.messages import MessageModel, MessageWithParts, UserMessage
-from kedge.domain.permission_rules import Rulebook
+from kedge.domain.permissions import Rulebook
 from kedge.domain.providers import ModelInfo
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.turns import Turn
 from kedge.model.port import ModelFailure, ModelRequest, Text, ToolSpec, UserTurn
 
 if TYPE_CHECKING:
-    from kedge.agent.surroundings import Surroundings
+    from kedge.agent.context import Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +107,7 @@ class Loop:
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
         )
-        async with Beginning(turn.step(model=model)) as beginning:
+        async with StepStart(turn.step(model=model)) as beginning:
             answering = Answering(beginning, request, means)
             await answering.run()
         return answering.goes_on

@@ -7,8 +7,7 @@ from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain import wire
 from kedge.domain.errors import QuestionRejected
-from kedge.domain.permission_rules import Rulebook, remembered
-from kedge.domain.permissions import PermissionRule, ToolCallRef
+from kedge.domain.permissions import PermissionRule, Rulebook, ToolCallRef, remembered
 from kedge.domain.questions import QuestionInfo
 
 _MOST_RULES = 20

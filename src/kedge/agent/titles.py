@@ -8,9 +8,9 @@ from functools import partial
 import msgspec
 
 from kedge.domain.messages import MessageWithParts
-from kedge.domain.naming import is_default_title
 from kedge.domain.parts import TextPart
 from kedge.domain.sessions import SessionInfo
+from kedge.domain.titles import is_default_title
 from kedge.engine.session import Session
 from kedge.model.port import (
     Model,
@@ -21,7 +21,7 @@ from kedge.model.port import (
     TextWasThought,
     UserTurn,
 )
-from kedge.store.verbs.sessions import change_session
+from kedge.store.queries.sessions import change_session
 
 _log = logging.getLogger(__name__)
 _MAX_PROMPT = 8_000

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kedge.cli.places import add_place, open_place
+from kedge.cli.location import add_place, open_place
 
 if TYPE_CHECKING:
     from kedge.config.values import Config
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _allowed(options: argparse.Namespace) -> list[str]:
     import kedge
-    from kedge.config.naming import printable
+    from kedge.config.display import printable
 
     async with kedge.open(
         options.directory, data_dir=options.data, database=options.database
@@ -87,16 +87,15 @@ async def _forget(options: argparse.Namespace) -> list[str]:
 
 
 def _named(allowed: "AllowedPermission") -> str:
-    from kedge.config.naming import printable
+    from kedge.config.display import printable
 
     return printable(f"{allowed.permission}: {allowed.pattern}")
 
 
 async def _lines(options: argparse.Namespace) -> list[str]:
+    from kedge.config.display import printable, redacted
     from kedge.config.files import home_of
-    from kedge.config.loading import config_of
-    from kedge.config.naming import printable
-    from kedge.config.redacting import redacted
+    from kedge.config.load import config_of
 
     async with open_place(options) as place:
         files = await place.trusting.files(place.directory, place.worktree)
@@ -125,7 +124,7 @@ def _model(config: "Config") -> str:
 
 
 def _restrictions(config: "Config") -> Iterator[str]:
-    from kedge.config.naming import dotted
+    from kedge.config.display import dotted
 
     found = [((), rules) for rules in config.restrictions]
     of_agents = [

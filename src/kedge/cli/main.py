@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from kedge._version import __version__
 from kedge.cli import config, serve, trust
-from kedge.cli.secrecy import hide_secrets
-from kedge.config.naming import printable
+from kedge.cli.secrets import hide_secrets
+from kedge.config.display import printable
 from kedge.domain.errors import InternalError, KedgeError
 
 COMMANDS = (serve, trust, config)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kedge.server.serving import Running
+    from kedge.server.lifecycle import Running
 
 _ABOUT = """\
 Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
@@ -91,9 +91,9 @@ def run(options: argparse.Namespace) -> int:
     from kedge.engine.settings import Settings, database_address
     from kedge.engine.worktrees import find_directory
     from kedge.errors import InvalidInput
-    from kedge.server.commands import can_tell
-    from kedge.server.http import find_address
-    from kedge.server.running import run as serve
+    from kedge.server.granian import find_address
+    from kedge.server.grants import can_tell
+    from kedge.server.lifecycle import run as serve
     from kedge.server.settings import (
         ServerSettings,
         forget_secrets,
@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warn_of_shown(password: str | None) -> None:
-    from kedge.cli.secrecy import shown_above
+    from kedge.cli.secrets import shown_above
 
     if password and (process := shown_above(password)) is not None:
         print(
@@ -155,7 +155,7 @@ def _announce(running: "Running") -> None:
 
 async def _explain(running: "Running") -> None:
     """Say on standard error what people should know of the server."""
-    from kedge.config.naming import printable
+    from kedge.config.display import printable
     from kedge.domain.errors import KedgeError
     from kedge.server.overview import lines, local_url, overview_of
 

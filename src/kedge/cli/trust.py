@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kedge.cli.places import add_place, open_place
+from kedge.cli.location import add_place, open_place
 
 if TYPE_CHECKING:
     from kedge.config.files import LoadedFile
@@ -79,7 +79,7 @@ async def _revoke(options: argparse.Namespace) -> None:
 
 async def _look(options: argparse.Namespace) -> list["LoadedFile"]:
     """Show what the files of a project want; gives those that somebody has to agree to."""
-    from kedge.config.notices import notices
+    from kedge.config.load import notices
 
     async with open_place(options) as place:
         files = await place.trusting.files(place.directory, place.worktree)
@@ -110,7 +110,7 @@ async def _trust(options: argparse.Namespace, files: list["LoadedFile"]) -> None
 def _wishes(file: "LoadedFile") -> Iterator[str]:
     """What would count if the file were trusted, with the values as they are written, and all of
     them: an agreement to what was cut off is none."""
-    from kedge.config.naming import dotted, shown
+    from kedge.config.display import dotted, shown
 
     for path in dict.fromkeys(file.ignored):
         found, value = _find(file.written, path)
@@ -151,7 +151,7 @@ def _agrees() -> bool:
 
 
 def _say(*lines: str) -> None:
-    from kedge.config.naming import printable
+    from kedge.config.display import printable
 
     for line in lines:
         print(printable(line))

@@ -1,20 +1,71 @@
-"""Finds the files of a directory's configuration, and reads of each what counts."""
+"""The configuration files of a directory: finds them, reads what counts of each, and merges
+them."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from kedge.config.checking import Mistake, check, check_models
+from kedge.config.file_reader import is_irregular, lies_below
 from kedge.config.jsonc import KeyPath
-from kedge.config.limiting import Limited, limited
-from kedge.config.merging import merge, normal
-from kedge.config.reading import is_irregular, lies_below
-from kedge.config.sources import Candidate, Source, open_source
-from kedge.config.substituting import Substitution
+from kedge.config.sources import Candidate, ConfigSource, open_source
+from kedge.config.untrusted import AllowedConfig, limited
+from kedge.config.validate import Mistake, check, check_models
+from kedge.config.variables import Substitution
 from kedge.domain.errors import ConfigInvalid
 
 Json = dict[str, Any]
+
+_EDITING = ("write", "edit", "patch", "multiedit", "apply_patch")
+
+
+def normal(value: Json) -> Json:
+    """A file in the form that is in use now: older spellings are rewritten."""
+    made = dict(value)
+    if modes := made.pop("mode", None):
+        made["agent"] = merge(modes, made.get("agent", {}))
+    if made.pop("autoshare", False) and "share" not in made:
+        made["share"] = "auto"
+    if "agent" in made:
+        made["agent"] = {name: _normal_agent(agent) for name, agent in made["agent"].items()}
+    return _with_tools(made)
+
+
+def _normal_agent(value: Json) -> Json:
+    made = dict(value)
+    if (steps := made.pop("maxSteps", None)) is not None:
+        made.setdefault("steps", steps)
+    return _with_tools(made)
+
+
+def _with_tools(value: Json) -> Json:
+    """Tools that are switched on or off are permissions; those that are written out win."""
+    if "tools" not in value and "permission" not in value:
+        return value
+    switched = {
+        "edit" if tool in _EDITING else tool: "allow" if on else "deny"
+        for tool, on in value.get("tools", {}).items()
+    }
+    written = value.get("permission", {})
+    if isinstance(written, str):
+        written = {"*": written}
+    return {**value, "permission": merge(switched, written)}
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Json:
+    """Objects are merged key by key, `instructions` are added up; all else is replaced."""
+    made = dict(under)
+    for key, value in over.items():
+        below = made.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            made[key] = merge(below, value)
+        elif key == "instructions" and isinstance(below, list) and isinstance(value, list):
+            made[key] = list(dict.fromkeys([*below, *value]))
+        else:
+            made[key] = value
+    return made
+
+
 TrustCheck: TypeAlias = Callable[[str, str], bool]
 """Whether the file at a path is trusted with a digest of its content."""
 Complain: TypeAlias = Callable[[ConfigInvalid], None]
@@ -185,7 +236,9 @@ def _loaded(
     return None if source is None else _looked_at(source, environ, is_trusted)
 
 
-def _looked_at(source: Source, environ: Mapping[str, str], is_trusted: TrustCheck) -> LoadedFile:
+def _looked_at(
+    source: ConfigSource, environ: Mapping[str, str], is_trusted: TrustCheck
+) -> LoadedFile:
     try:
         odd = check(source.value)
     except Mistake as mistake:
@@ -216,7 +269,7 @@ def _looked_at(source: Source, environ: Mapping[str, str], is_trusted: TrustChec
 
 def _limited(file: LoadedFile, trusted: Json) -> LoadedFile:
     assert file.reach is not None
-    left: Limited = limited(file.value, trusted, file.reach)
+    left: AllowedConfig = limited(file.value, trusted, file.reach)
     return replace(
         file,
         value=left.kept,

@@ -5,9 +5,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from kedge.config.reading import lies_below
-from kedge.config.substituting import keeps_secrets
+from kedge.config.file_reader import lies_below
 from kedge.config.values import Instruction
+from kedge.config.variables import keeps_secrets
 
 _MOST_LOOKED_AT = 20_000
 """How many names one pattern may look at, and all of those together that nobody trusts: a tree may

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kedge.config.display import dotted
+from kedge.config.file_reader import LARGEST_CONFIG, UnreadableFile, decoded, lies_below, read
 from kedge.config.jsonc import KeyPath, SyntaxProblem, line_of, parse
-from kedge.config.naming import dotted
-from kedge.config.reading import LARGEST_CONFIG, Unreadable, decoded, lies_below, read
 from kedge.domain.errors import ConfigInvalid
 
 TOKEN = re.compile(r"\{(env|file):([^{}]*)\}")
@@ -37,11 +37,11 @@ class Included:
     """Whether it is none of the project's; then it was not read yet."""
     content: bytes | None = None
     """None if there is no file."""
-    problem: Unreadable | None = None
+    problem: UnreadableFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfigSource:
     """A configuration file that is there, before anything in it was replaced or left out."""
 
     path: str
@@ -80,7 +80,7 @@ class Source:
     def included_text(self, name: str) -> str | None:
         """What it holds, None if it is not there; raises `Unreadable`."""
         if "\0" in name:
-            raise Unreadable("has a name that no file can have")
+            raise UnreadableFile("has a name that no file can have")
         found = self.included(name)
         if found.problem is not None:
             raise found.problem
@@ -92,7 +92,7 @@ class Source:
             return Included(where, is_elsewhere=True)
         try:
             return Included(where, is_elsewhere=False, content=read(where))
-        except Unreadable as error:
+        except UnreadableFile as error:
             return Included(where, is_elsewhere=False, problem=error)
 
     def _names(self) -> list[str]:
@@ -116,11 +116,11 @@ def _state(found: Included) -> bytes:
     return b"absent" if found.content is None else hashlib.sha256(found.content).digest()
 
 
-def open_source(candidate: Candidate, home: str) -> Source | None:
+def open_source(candidate: Candidate, home: str) -> ConfigSource | None:
     """The file, if there is one."""
     try:
         text = decoded(read(candidate.path, LARGEST_CONFIG))
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise ConfigInvalid(candidate.path, f"the file {error}") from error
     if text is None:
         return None
@@ -128,7 +128,7 @@ def open_source(candidate: Candidate, home: str) -> Source | None:
         value = parse(text)
     except SyntaxProblem as problem:
         raise ConfigInvalid(candidate.path, problem.why, line=problem.line) from problem
-    source = Source(
+    source = ConfigSource(
         path=candidate.path,
         root=candidate.root,
         reach=candidate.reach,

@@ -4,17 +4,15 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
-from kedge.domain.failures import Failure
 from kedge.domain.messages import Message
 from kedge.domain.parts import Part
 from kedge.domain.permissions import PermissionReply, PermissionRequest
 from kedge.domain.projects import Project
 from kedge.domain.questions import QuestionRequest
-from kedge.domain.sessions import FileDiff, SessionInfo
-from kedge.domain.status import SessionStatus
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import FileDiff, SessionInfo, SessionStatus, Todo
 from kedge.domain.values import Value
 from kedge.domain.wire import decode, encode
+from kedge.domain.wire_errors import Failure
 
 
 class EventProperties(Value, frozen=True, kw_only=True):

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
-from kedge.domain.failures import Failure
 from kedge.domain.parts import Part
 from kedge.domain.sessions import FileDiff, TokenCount
 from kedge.domain.values import Value
+from kedge.domain.wire_errors import Failure
 
 if TYPE_CHECKING:
     # That of Python 3.11 knows no default; type checkers bring the newer one with them.

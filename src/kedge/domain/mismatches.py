@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import inspect
 
-from kedge.domain.extras import Json
+from kedge.domain.values import Json
 
 Way: TypeAlias = tuple[str | int, ...]
 """The keys and indexes from the whole to the place."""

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from kedge.domain.failures import Failure
 from kedge.domain.sessions import TokenCount
 from kedge.domain.values import Value
+from kedge.domain.wire_errors import Failure
 
 
 class PartTime(Value, frozen=True, kw_only=True):

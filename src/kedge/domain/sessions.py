@@ -1,4 +1,4 @@
-"""A session as on the wire; its titles and slugs are made in `naming`."""
+"""A session as on the wire, its status and its todo list."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -143,3 +143,52 @@ class SearchHit:
     """None when the title matched."""
     partID: str | None
     excerpt: str
+
+
+class Idle(Value, tag_field="type", tag="idle", frozen=True, kw_only=True):
+    """Nothing is running."""
+
+
+class Busy(Value, tag_field="type", tag="busy", frozen=True, kw_only=True):
+    """A turn is running."""
+
+
+class RetryAction(Value, frozen=True, kw_only=True):
+    """What a person can do about the failure that is retried."""
+
+    reason: str
+    provider: str
+    title: str
+    message: str
+    label: str
+    link: str | None = None
+
+
+class Retry(Value, tag_field="type", tag="retry", frozen=True, kw_only=True):
+    """The model request failed and is made again at the time `next`."""
+
+    attempt: int
+    message: str
+    action: RetryAction | None = None
+    next: int
+
+
+SessionStatus = Idle | Busy | Retry
+
+
+class Todo(Value, frozen=True, kw_only=True):
+    """One line of a session's todo list; it has no id, the list is always replaced whole."""
+
+    content: str
+    status: str
+    priority: str
+
+
+@dataclass(frozen=True, slots=True)
+class TodoVersion:
+    """One state the todo list was in."""
+
+    version: int
+    messageID: str | None
+    time: int
+    todos: list[Todo]

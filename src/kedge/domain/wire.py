@@ -12,10 +12,9 @@ from typing import Any, NoReturn, TypeVar, overload
 import msgspec
 
 from kedge.domain.errors import InvalidInput
-from kedge.domain.extras import Json, gather, plain, shape_of
 from kedge.domain.mismatches import Mismatch, Way, mismatch, path
 from kedge.domain.text import mend_escapes, nested_deeper_than, utf8
-from kedge.domain.values import EXTRA_KEY, Value
+from kedge.domain.values import EXTRA_KEY, Json, Value, gather, plain, shape_of
 
 __all__ = ["MAX_DEPTH", "Value", "convert", "decode", "encode"]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
+from kedge._async import to_the_end
 from kedge.domain.errors import (
     EngineClosed,
     InvalidInput,
@@ -34,13 +35,12 @@ from kedge.domain.permissions import (
     ToolCallRef,
 )
 from kedge.domain.questions import QuestionInfo, QuestionRequest
-from kedge.engine.events import Event
-from kedge.engine.inputs import check_text, check_value, check_values
+from kedge.engine.event_log import Event
+from kedge.engine.validation import check_text, check_value, check_values
 from kedge.engine.worktrees import real_path
-from kedge.store.script import Script
-from kedge.store.verbs.asks import (
+from kedge.store.queries.asks import (
     WITHDRAWN,
-    Answer,
+    AskAnswer,
     AskRequest,
     OpenAsk,
     add_ask,
@@ -52,7 +52,7 @@ from kedge.store.verbs.asks import (
     reject_question,
     withdraw_ask,
 )
-from kedge.store.verbs.rules import (
+from kedge.store.queries.grants import (
     LASTING,
     Holder,
     allowed_in,
@@ -60,7 +60,7 @@ from kedge.store.verbs.rules import (
     forget_allowed,
     rules_for,
 )
-from kedge.store.waiting import to_the_end
+from kedge.store.transaction import Script
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -191,7 +191,7 @@ class Asks:
         if reply not in get_args(PermissionReply):
             raise InvalidInput("reply must be once, always or reject", field="reply")
         said = None if message is None else check_text(message, "message").strip()
-        answer = Answer(reply=reply, message=(said or None) if reply == "reject" else None)
+        answer = AskAnswer(reply=reply, message=(said or None) if reply == "reject" else None)
         session = None if session_id is None else check_id("ses", session_id)
         holder = LASTING if lasting else Holder(self._engine.runs.owner, self._engine.runs.ttl)
         script = partial(answer_permission, check_id("per", id), answer)
@@ -250,7 +250,7 @@ class Asks:
         now = self._engine.clock.now()
         await self._engine.store.write(partial(script, owners=self._engine.runs, now=now))
 
-    async def _asked(self, turn: "Turn", request: AskRequest) -> Answer:
+    async def _asked(self, turn: "Turn", request: AskRequest) -> AskAnswer:
         now = self._engine.clock.now()
         try:
             is_open = self._engine.runs.is_open
@@ -264,7 +264,7 @@ class Asks:
             raise LeaseLost(request.sessionID)
         return answer
 
-    async def _answer(self, request: AskRequest) -> Answer:
+    async def _answer(self, request: AskRequest) -> AskAnswer:
         while True:
             try:
                 return await self._heard(request)
@@ -272,7 +272,7 @@ class Asks:
                 _log.warning("cannot hear the answer to %s, trying again: %s", request.id, error)
                 await asyncio.sleep(_PAUSE)
 
-    async def _heard(self, request: AskRequest) -> Answer:
+    async def _heard(self, request: AskRequest) -> AskAnswer:
         read = partial(self._engine.store.read, partial(answer_of, request.id))
         async with self._engine.events.subscribe(session=request.sessionID) as events:
             # Looked at while listening: an answer is either there already or heard of.

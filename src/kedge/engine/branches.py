@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from kedge.domain.events import VcsBranchUpdated
-from kedge.engine.checkout import branch_of
-from kedge.engine.events import EventLog
+from kedge.engine.event_log import EventLog
+from kedge.engine.files.git_status import branch_of
 from kedge.engine.worktrees import find_worktree
-from kedge.snapshot.repository.asking import aside
-from kedge.snapshot.repository.finding import Repository
+from kedge.snapshot.repository.discover import Repository
+from kedge.snapshot.repository.git_cli import aside
 from kedge.snapshot.repository.head import read_head
-from kedge.snapshot.worktree import inotify
+from kedge.snapshot.worktree import watch as inotify
 from kedge.snapshot.worktree.filesystems import Mounts
 
 _log = logging.getLogger(__name__)

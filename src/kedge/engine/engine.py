@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kedge._async import to_the_end
 from kedge._version import __version__
 from kedge.domain.clock import Clock
 from kedge.domain.errors import DirectoryNotFound, EngineClosed
 from kedge.domain.ids import IdMaker
 from kedge.domain.projects import Project, ProjectTime
-from kedge.domain.status import SessionStatus
+from kedge.domain.sessions import SessionStatus
 from kedge.engine.asks import Asks
-from kedge.engine.events import EventLog
+from kedge.engine.event_log import EventLog
 from kedge.engine.heartbeats import Heartbeat
-from kedge.engine.holding import expire, held, release
 from kedge.engine.pages import Pages
 from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
@@ -27,6 +27,7 @@ from kedge.engine.recovery import Recovery
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
+from kedge.engine.snapshots import expire, held, release
 from kedge.engine.upkeep import Upkeep
 from kedge.engine.worktrees import (
     Worktree,
@@ -35,20 +36,19 @@ from kedge.engine.worktrees import (
     folder_identity,
     real_path,
 )
-from kedge.snapshot.repository.asking import aside
+from kedge.snapshot.repository.git_cli import aside
 from kedge.store.port import Store
-from kedge.store.verbs.projects import KnownWorktree, known_worktree, place_worktree, project_of
-from kedge.store.verbs.sessions import adopt_strays, strays_in
-from kedge.store.verbs.timeline import open_calls
-from kedge.store.waiting import to_the_end
+from kedge.store.queries.projects import KnownWorktree, known_worktree, place_worktree, project_of
+from kedge.store.queries.sessions import adopt_strays, strays_in
+from kedge.store.queries.timeline import open_calls
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Diffs
-    from kedge.engine.protecting import Protecting
-    from kedge.engine.reverting.service import Reverts
-    from kedge.engine.timeline.recovering import Ends
+    from kedge.engine.revert.service import Reverts
+    from kedge.engine.snapshots import Protecting
+    from kedge.engine.timeline.recovery import Ends
     from kedge.engine.timeline.timeline import Timeline
-    from kedge.snapshot.asynchronous import AsyncSnapshots
+    from kedge.snapshot.aio import AsyncSnapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class Engine:
             raise EngineClosed
         if self._protecting is None:
             # Only programs that take snapshots wait for what it imports.
-            from kedge.engine.protecting import Protecting
+            from kedge.engine.snapshots import Protecting
 
             self._protecting = Protecting(self.data, self.settings)
         return await self._protecting.at(worktree, project)
@@ -255,7 +255,7 @@ class Engine:
         if not calls:
             yield None
             return
-        from kedge.engine.timeline.recovering import closing
+        from kedge.engine.timeline.recovery import closing
 
         async with closing(self, session_id, calls) as ends:
             yield ends
@@ -265,7 +265,7 @@ class Engine:
         """Reverts and unreverts."""
         if self._reverts is None:
             # Only programs that revert wait for what it imports.
-            from kedge.engine.reverting.service import Reverts
+            from kedge.engine.revert.service import Reverts
 
             self._reverts = Reverts(self)
         return self._reverts

@@ -12,8 +12,8 @@ from functools import partial
 from time import monotonic
 
 from kedge.store.port import Store
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.pieces import Piece, add_pieces
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.pieces import Piece, add_pieces
 
 _log = logging.getLogger(__name__)
 

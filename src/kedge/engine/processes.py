@@ -15,11 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from kedge.engine.owners import boot, machine
-from kedge.engine.sightings import Seen, marks, process, processes
+from kedge.engine.os_process import Seen, boot, machine, marks, process, processes
 from kedge.store.port import Store
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.processes import Process, drop_process, put_process
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.processes import Process, drop_process, put_process
 
 _log = logging.getLogger(__name__)
 _GRACE = 1.0

@@ -6,9 +6,9 @@ from kedge.domain import wire
 from kedge.domain.clock import Clock
 from kedge.domain.errors import ProjectNotFound, TooLarge
 from kedge.domain.projects import Project, ProjectCommands, ProjectIcon
-from kedge.engine.inputs import check_text, check_value
+from kedge.engine.validation import check_text, check_value
 from kedge.store.port import Store
-from kedge.store.verbs.projects import all_projects, find_project, update_project
+from kedge.store.queries.projects import all_projects, find_project, update_project
 
 _PAGE = 200
 _LARGEST = 256 * 1024

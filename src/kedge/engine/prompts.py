@@ -11,11 +11,11 @@ from kedge.domain.ids import check_id
 from kedge.domain.messages import MessageModel, MessageTime, OutputFormat, UserMessage
 from kedge.domain.parts import Part, TextPart
 from kedge.domain.sessions import ModelRef, SessionInfo
-from kedge.engine.inputs import check_list, check_text, check_value
 from kedge.engine.session import is_large
-from kedge.store.verbs.prompts import add_prompt, queue_prompt
-from kedge.store.verbs.sessions import touched
-from kedge.store.verbs.unanswered import PromptState
+from kedge.engine.validation import check_list, check_text, check_value
+from kedge.store.queries.prompts import add_prompt, queue_prompt
+from kedge.store.queries.sessions import touched
+from kedge.store.queries.unanswered import PromptState
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine

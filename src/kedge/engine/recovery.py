@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kedge.domain.errors import EngineClosed, SessionNotFound
 from kedge.engine.heartbeats import forget_beats, silent_engines
-from kedge.engine.owners import machine
-from kedge.store.verbs.plans import is_unfinished, sessions_with_unfinished
-from kedge.store.verbs.prompts import account_for, sessions_with_unanswered
-from kedge.store.verbs.timeline import leftovers
+from kedge.engine.os_process import machine
+from kedge.store.queries.plans import is_unfinished, sessions_with_unfinished
+from kedge.store.queries.prompts import account_for, sessions_with_unanswered
+from kedge.store.queries.timeline import leftovers
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine

@@ -11,20 +11,20 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kedge.domain import failures, wire
+from kedge.domain import wire, wire_errors
 from kedge.domain.clock import Clock
 from kedge.domain.errors import EngineClosed, RootBusy, SessionBusy, StoreError
 from kedge.domain.events import SessionRequest
 from kedge.domain.ids import IdMaker
-from kedge.domain.status import Busy, Idle, SessionStatus
-from kedge.engine.events import Event, EventLog
-from kedge.engine.keeping import LeaseKeeper
-from kedge.engine.owners import engine_of, forget_engine, owner_lives, this_process
+from kedge.domain.sessions import Busy, Idle, SessionStatus
+from kedge.engine.event_log import Event, EventLog
+from kedge.engine.leases import LeaseKeeper
+from kedge.engine.os_process import engine_of, forget_engine, owner_lives, this_process
 from kedge.engine.processes import end_processes
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import (
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.leases import (
     IsAlive,
     LeaseState,
     held_leases,
@@ -33,14 +33,14 @@ from kedge.store.verbs.leases import (
     run_of,
     take_over,
 )
-from kedge.store.verbs.plans import is_unfinished
-from kedge.store.verbs.processes import processes_of
-from kedge.store.verbs.prompts import say_idle, stop_waiting, waiting_prompts
-from kedge.store.verbs.requests import ask_to_stop
-from kedge.store.verbs.reverts import waiting_reverts
+from kedge.store.queries.plans import is_unfinished
+from kedge.store.queries.processes import processes_of
+from kedge.store.queries.prompts import say_idle, stop_waiting, waiting_prompts
+from kedge.store.queries.requests import ask_to_stop
+from kedge.store.queries.reverts import waiting_reverts
 
 if TYPE_CHECKING:
-    from kedge.engine.timeline.recovering import Ends
+    from kedge.engine.timeline.recovery import Ends
 
 _log = logging.getLogger(__name__)
 _PAGE = 500
@@ -143,7 +143,7 @@ class Runs:
             ending = self._ending.get(session_id)
             is_own = ending is None
             if ending is None:
-                error = failures.aborted(INTERRUPTED)
+                error = wire_errors.aborted(INTERRUPTED)
                 ending = asyncio.ensure_future(self._take_over(session_id, is_alive, error))
                 self._ending[session_id] = ending
                 ending.add_done_callback(partial(self._ended_dead, session_id))
@@ -274,7 +274,9 @@ class Runs:
             forget_engine(self._here)
             await asyncio.to_thread(self._keeper.stop)
 
-    async def _take_over(self, session_id: str, is_alive: IsAlive, error: failures.Failure) -> bool:
+    async def _take_over(
+        self, session_id: str, is_alive: IsAlive, error: wire_errors.Failure
+    ) -> bool:
         """End a run; what its calls did and cannot be found out is told instead."""
         # Before anything is looked at: what still runs would go on changing it.
         if not await self._end_left(session_id, is_alive):
@@ -297,7 +299,7 @@ class Runs:
         except Exception as trouble:  # noqa: BLE001 - whatever it is, it does not keep the session
             _log.exception("what the run of %s did cannot be found out", session_id)
             # Only programs that take snapshots wait for what it imports.
-            from kedge.engine.timeline.recovering import give_up_calls
+            from kedge.engine.timeline.recovery import give_up_calls
 
             reason = str(trouble)
             return await self._store.write_bulk(
@@ -330,7 +332,7 @@ class Runs:
 
     async def _let_go(self) -> None:
         # This process may live on without the engine, and nobody else may judge its sessions dead.
-        error = failures.aborted("The engine was closed before this was finished")
+        error = wire_errors.aborted("The engine was closed before this was finished")
         for lease in await self._held():
             if lease.owner == self.owner:
                 await self._take_over(lease.session_id, lambda owner, _: owner != self.owner, error)

@@ -14,7 +14,6 @@ from kedge.domain.errors import InvalidInput
 from kedge.domain.events import PartDelta
 from kedge.domain.ids import IdMaker, check_id
 from kedge.domain.messages import Message, MessageModel, MessageWithParts
-from kedge.domain.naming import fork_title, slug
 from kedge.domain.parts import FilePart, Part, ReasoningPart, TextPart, ToolPart
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.receipts import Receipt, RevertScope, RevertStrategy
@@ -23,14 +22,16 @@ from kedge.domain.sessions import (
     FileDiff,
     ForkOrigin,
     SessionInfo,
+    SessionStatus,
     SessionTime,
     Tail,
+    Todo,
+    TodoVersion,
 )
-from kedge.domain.status import SessionStatus
-from kedge.domain.todos import Todo, TodoVersion
-from kedge.domain.trees import TreeEntry
-from kedge.engine.holding import inherit, release
-from kedge.engine.inputs import (
+from kedge.domain.titles import fork_title, slug
+from kedge.domain.worktrees import TreeEntry
+from kedge.engine.snapshots import inherit, release
+from kedge.engine.validation import (
     check_limit,
     check_offset,
     check_text,
@@ -39,13 +40,13 @@ from kedge.engine.inputs import (
     check_values,
 )
 from kedge.store.cursors import PageCursor
-from kedge.store.script import Script
-from kedge.store.verbs.deletion import stop_and_delete
-from kedge.store.verbs.forks import fork_session
-from kedge.store.verbs.leases import when_idle
-from kedge.store.verbs.messages import get_message, message_page, remove_message
-from kedge.store.verbs.parts import get_part, put_part, remove_part
-from kedge.store.verbs.sessions import (
+from kedge.store.queries.change_queries import changes_of, snapshot_at
+from kedge.store.queries.deletion import stop_and_delete
+from kedge.store.queries.forks import fork_session
+from kedge.store.queries.leases import when_idle
+from kedge.store.queries.messages import get_message, message_page, remove_message
+from kedge.store.queries.parts import get_part, put_part, remove_part
+from kedge.store.queries.sessions import (
     archived,
     change_session,
     child_sessions,
@@ -54,15 +55,15 @@ from kedge.store.verbs.sessions import (
     session_tree,
     touched,
 )
-from kedge.store.verbs.spans import changes_of, snapshot_at
-from kedge.store.verbs.tails import list_tails, restore_tail
-from kedge.store.verbs.todos import get_todos, put_todos, todo_history
-from kedge.store.verbs.turns import store_message
+from kedge.store.queries.tails import list_tails, restore_tail
+from kedge.store.queries.todos import get_todos, put_todos, todo_history
+from kedge.store.queries.turns import store_message
+from kedge.store.transaction import Script
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.turns import Turn
-    from kedge.snapshot.asynchronous import AsyncSnapshots
+    from kedge.snapshot.aio import AsyncSnapshots
 
 _FUTURE = 86_400_000
 """How far ahead of this clock another one may be, in milliseconds."""
@@ -249,7 +250,7 @@ class Session:
         `scope` is "all", "messages" (files stay as they are) or "files" (nothing is hidden). With
         `dry_run` the receipt says what would be done. A message that is not there changes nothing.
         """
-        from kedge.engine.reverting.asking import asked
+        from kedge.engine.revert.prepare import asked
 
         check_id("msg", message_id)
         if part_id is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.domain.errors import InvalidInput
-from kedge.engine.inputs import check_path
+from kedge.engine.validation import check_path
 
 _SHORTEST_LEASE = 0.1
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from kedge._failpoints import reach
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, RootBusy
-from kedge.domain.failpoints import reach
 from kedge.domain.messages import AssistantMessage, MessageModel, MessagePath, MessageTime
 from kedge.domain.parts import (
     Part,
@@ -22,19 +22,17 @@ from kedge.domain.parts import (
     ToolPart,
     ToolPending,
 )
-from kedge.domain.sessions import NO_TOKENS, TokenCount
-from kedge.domain.todos import Todo
-from kedge.engine.growing import Growing, Stream, ToolCall
-from kedge.engine.inputs import check_text, check_value, check_values
+from kedge.domain.sessions import NO_TOKENS, Todo, TokenCount
+from kedge.engine.parts import Growing, Stream, ToolCall
 from kedge.engine.session import is_large
-from kedge.engine.timeline.effects import Effects
-from kedge.engine.timeline.paths import AnyPath
-from kedge.engine.timeline.steps import StepFiles, StepSample, together
+from kedge.engine.timeline.effects import Effects, StepFiles, StepSample, together
 from kedge.engine.turns import Turn
-from kedge.store.script import Script, ScriptMaker
-from kedge.store.verbs.parts import put_part, remove_part
-from kedge.store.verbs.todos import put_todos
-from kedge.store.verbs.turns import begin_step, finish_step, spend_in_step
+from kedge.engine.validation import check_text, check_value, check_values
+from kedge.engine.worktree_paths import AnyPath
+from kedge.store.queries.parts import put_part, remove_part
+from kedge.store.queries.todos import put_todos
+from kedge.store.queries.turns import begin_step, finish_step, spend_in_step
+from kedge.store.transaction import Script, ScriptMaker
 
 if TYPE_CHECKING:
     from kedge.snapshot.files.steps import FileWork

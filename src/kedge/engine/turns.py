@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kedge.domain import failures
+from kedge._async import to_the_end
+from kedge._failpoints import reach
+from kedge.domain import wire_errors
 from kedge.domain.errors import (
     EngineClosed,
     InvalidInput,
@@ -27,20 +29,17 @@ from kedge.domain.errors import (
     SnapshotError,
     TurnAborted,
 )
-from kedge.domain.failpoints import reach
 from kedge.domain.messages import MessageModel, TurnSummary, UserMessage
-from kedge.domain.sessions import SessionInfo, SessionSummary
-from kedge.domain.status import Busy, Retry
-from kedge.engine.inputs import check_value
+from kedge.domain.sessions import Busy, Retry, SessionInfo, SessionSummary
 from kedge.engine.session import Session
+from kedge.engine.validation import check_value
 from kedge.model.port import ModelFailure
-from kedge.store.script import Script, ScriptMaker
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import set_status
-from kedge.store.verbs.plans import is_unfinished
-from kedge.store.verbs.prompts import take_prompts
-from kedge.store.verbs.sessions import lock_live_session
-from kedge.store.verbs.turns import (
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.leases import set_status
+from kedge.store.queries.plans import is_unfinished
+from kedge.store.queries.prompts import take_prompts
+from kedge.store.queries.sessions import lock_live_session
+from kedge.store.queries.turns import (
     begin_turn,
     drop_unanswered,
     fail_step,
@@ -51,8 +50,8 @@ from kedge.store.verbs.turns import (
     resume_turn,
     summarise_turn,
 )
-from kedge.store.verbs.unanswered import PromptState, settle_taken
-from kedge.store.waiting import to_the_end
+from kedge.store.queries.unanswered import PromptState, settle_taken
+from kedge.store.transaction import Script, ScriptMaker
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.summaries import Summaries
@@ -389,15 +388,15 @@ class Turn:
         self._task.cancel()
 
 
-def failure_of(error: BaseException, aborted: bool) -> failures.Failure:
+def failure_of(error: BaseException, aborted: bool) -> wire_errors.Failure:
     """What went wrong in a turn, as clients are told."""
     if aborted:
-        return failures.aborted("Aborted")
+        return wire_errors.aborted("Aborted")
     if isinstance(error, CUT_OFF):
-        return failures.aborted("The turn was cancelled")
+        return wire_errors.aborted("The turn was cancelled")
     if isinstance(error, ModelFailure):
         return error.failure
-    return failures.unknown(message_of(error))
+    return wire_errors.unknown(message_of(error))
 
 
 def message_of(error: BaseException) -> str:

@@ -14,8 +14,7 @@ from kedge.domain.clock import Clock
 from kedge.domain.errors import KedgeError, StoreError
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
-from kedge.store.script import ScriptMaker
-from kedge.store.verbs.retention import (
+from kedge.store.queries.deletion import (
     compact_session,
     due_compaction,
     expired_sessions,
@@ -26,7 +25,8 @@ from kedge.store.verbs.retention import (
     settle_fork,
     unsettled_forks,
 )
-from kedge.store.verbs.search import index_events, index_is_behind
+from kedge.store.queries.search import index_events, index_is_behind
+from kedge.store.transaction import ScriptMaker
 
 _log = logging.getLogger(__name__)
 _INDEX_BATCH = 200

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kedge.domain.errors import DirectoryNotFound, InvalidInput
-from kedge.snapshot.repository.asking import ask_git, without_configuration
-from kedge.snapshot.repository.finding import Repository, find_repository
-from kedge.snapshot.repository.reading import read_small
+from kedge.snapshot.repository.discover import Repository, find_repository
+from kedge.snapshot.repository.git_cli import ask_git, without_configuration
+from kedge.snapshot.repository.signatures import read_small
 
 _LONGEST_PATH = 2048
 _LONGEST_SHALLOW = 64 * 1024 * 1024

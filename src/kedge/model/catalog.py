@@ -1,4 +1,5 @@
-"""Which providers and models there are, from the configuration, the environment and what is known.
+"""Which providers and models there are, from the configuration, the environment and the
+registry.
 
 catalog = Catalog(config, os.environ)
 model = catalog.open(catalog.model(*catalog.default()))
@@ -6,26 +7,94 @@ model = catalog.open(catalog.model(*catalog.default()))
 await catalog.aclose()
 """
 
+import asyncio
 import difflib
 import heapq
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kedge.config.naming import dotted
-from kedge.config.notices import TO_TRUST
+from kedge.config.display import dotted
+from kedge.config.load import TO_TRUST
 from kedge.config.values import Config, ProviderConfig
 from kedge.domain.errors import ModelNotFound
 from kedge.domain.providers import ModelApi, ModelInfo, ProviderInfo, model_info
-from kedge.model.describing import configured_model
 from kedge.model.endpoint import Endpoint, silence_of
-from kedge.model.known import KNOWN, PROTOCOLS, KnownProvider
-from kedge.model.listing import bare_model, listed_model, listed_models, listed_names
 from kedge.model.offline import OfflineModel, offline_info, offline_provider
-from kedge.model.port import Model
-from kedge.model.remote import Connections, RemoteModel
+from kedge.model.port import Model, ModelEvent, ModelRequest
+from kedge.model.registry import (
+    KNOWN,
+    PROTOCOLS,
+    KnownProvider,
+    bare_model,
+    configured_model,
+    listed_model,
+    listed_models,
+    listed_names,
+)
+
+if TYPE_CHECKING:
+    from kedge.model.pydantic_ai.client import Clients
+
+
+class Connections:
+    """The connections of one catalog to its providers."""
+
+    def __init__(self) -> None:
+        self._clients: Clients | None = None
+
+    async def clients(self) -> "Clients":
+        """The clients; the libraries are imported in a thread, because it takes seconds."""
+        if self._clients is None:
+            await asyncio.to_thread(_load)
+        # Another first request may have been quicker.
+        if self._clients is None:
+            from kedge.model.pydantic_ai.client import Clients
+
+            self._clients = Clients()
+        return self._clients
+
+    async def aclose(self) -> None:
+        """Close every connection; the next request opens new ones."""
+        clients, self._clients = self._clients, None
+        if clients is not None:
+            await clients.aclose()
+
+
+class RemoteModel:
+    """A model behind an endpoint."""
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        endpoint: Endpoint,
+        connections: Connections,
+        *,
+        listed: tuple[str, str] | None = None,
+    ) -> None:
+        self.info = info
+        self._endpoint = endpoint
+        self._connections = connections
+        self._listed = listed
+        """Where its price is in the public list; None if the configuration has it."""
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
+        """Ask; leaving the block early ends the request."""
+        clients = await self._connections.clients()
+        from kedge.model.pydantic_ai.answer import answer
+
+        asked = answer(request, self.info, self._endpoint, clients, self._listed)
+        async with asked as events:
+            yield events
+
+
+def _load() -> None:
+    import kedge.model.pydantic_ai.answer  # noqa: F401
+
 
 _COMPATIBLE = "@ai-sdk/openai-compatible"
 _NEAR = 3

@@ -12,9 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from kedge.domain.failures import Failure
 from kedge.domain.providers import ModelInfo
 from kedge.domain.sessions import NO_TOKENS, TokenCount
+from kedge.domain.wire_errors import Failure
 
 # What the model is asked.
 

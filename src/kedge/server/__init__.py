@@ -1,6 +1,6 @@
 """The HTTP server, in OpenCode's session protocol."""
 
-from kedge.server.serving import Running, serving
+from kedge.server.lifecycle import Running, serving
 from kedge.server.settings import ServerSettings
 
 __all__ = ["Running", "ServerSettings", "serving"]

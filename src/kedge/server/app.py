@@ -1,30 +1,58 @@
-"""The ASGI application: finds the route of a request, decodes what was said, sends the answer."""
+"""The ASGI application: finds the route of a request, decodes it, sends the response."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
+from kedge._async import to_the_end
 from kedge.domain.errors import EngineClosed
-from kedge.server.answers import Answer, Receive, Send, Stream, send_answer
-from kedge.server.backend import Backend
-from kedge.server.bodies import Bodies, check_framing
-from kedge.server.commands import CommandGuard
-from kedge.server.errors import (
-    RouteNotFound,
-    WrongMethod,
-    WrongType,
-    error_answer,
-)
-from kedge.server.file_queue import FileQueue
-from kedge.server.gate import Scope
-from kedge.server.requests import (
-    NoBody,
-    Request,
-    body_value,
-    parsed_query,
-    query_value,
-)
+from kedge.server.errors import ClientGone, RouteNotFound, WrongMethod, WrongType, error_answer
+from kedge.server.grants import CommandGuard
+from kedge.server.request_body import Bodies, check_framing
+from kedge.server.requests import Backend, NoBody, Request, body_value, parsed_query, query_value
+from kedge.server.responses import Receive, Response, Send, Stream, send_answer
 from kedge.server.routing import Route, Router
+from kedge.server.security import Scope
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Each may have a program that reads a whole tree."""
+
+
+class FileQueue:
+    """Where these requests wait."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self, work: Callable[[], Awaitable[T]], receive: Receive) -> T:
+        """What work answers when it is its turn.
+
+        When the client leaves, the work is cancelled, and its place is free once it has ended.
+        """
+        working = asyncio.ensure_future(self._in_order(work))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientGone
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await to_the_end(asyncio.gather(working, leaving, return_exceptions=True))
+        return working.result()
+
+    async def _in_order(self, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._places:
+            return await work()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 _LONG_TO_DECODE = 1024 * 1024
 
@@ -49,16 +77,16 @@ class Application:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
             answer = error_answer(error)
-        if isinstance(answer, Answer):
+        if isinstance(answer, Response):
             await send_answer(answer, accepted, send)
         elif scope["method"] == "HEAD":
-            await send_answer(Answer(b"", type=b"text/event-stream"), b"", send)
+            await send_answer(Response(b"", type=b"text/event-stream"), b"", send)
         else:
             await answer(receive, send)
 
     async def _answer(
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
-    ) -> Answer | Stream:
+    ) -> Response | Stream:
         check_framing(headers)
         route, parameters = self._route(scope["method"], scope["path"])
         asked = parsed_query(scope["query_string"])
@@ -117,7 +145,7 @@ async def _send_away(scope: Scope, send: Send) -> None:
     await send_answer(error_answer(stopping), b"", send)
 
 
-class Door:
+class StartupGate:
     """Lets requests wait until there is an application, and sends them away when it is over."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ from kedge.domain.errors import (
     TooLarge,
     TurnAborted,
 )
-from kedge.server.answers import Answer, json
+from kedge.server.responses import Response, json
 
 _log = logging.getLogger(__name__)
 _UNEXPECTED = "Unexpected server error. Check server logs for details."
@@ -93,7 +93,7 @@ class NotBuilt(CallerError):
     """This kedge does not do that yet."""
 
 
-def error_answer(error: Exception) -> Answer:
+def error_answer(error: Exception) -> Response:
     """What a client is told."""
     for kind, form in _TABLE:
         if isinstance(error, kind):
@@ -103,15 +103,15 @@ def error_answer(error: Exception) -> Answer:
     return _named("UnknownError", {"message": _UNEXPECTED, "ref": reference}, 500)
 
 
-def _named(name: str, data: dict[str, Any], status: int) -> Answer:
+def _named(name: str, data: dict[str, Any], status: int) -> Response:
     return json({"name": name, "data": data}, status)
 
 
-def _plain(name: str, status: int) -> Callable[[Any], Answer]:
+def _plain(name: str, status: int) -> Callable[[Any], Response]:
     return lambda error: _named(name, error.data, status)
 
 
-def _bad_request(error: InvalidInput) -> Answer:
+def _bad_request(error: InvalidInput) -> Response:
     kind: Kind = "Payload"
     if isinstance(error, BadRequest):
         kind = error.kind
@@ -122,27 +122,27 @@ def _bad_request(error: InvalidInput) -> Answer:
     return _named("BadRequest", {"message": str(error)[:MESSAGE_LIMIT], "kind": kind}, 400)
 
 
-def _tagged(tag: str, status: int, key: str) -> Callable[[Any], Answer]:
+def _tagged(tag: str, status: int, key: str) -> Callable[[Any], Response]:
     return lambda error: json(
         {"_tag": tag, key: error.data.get(key), "message": error.data["message"]}, status
     )
 
 
-def _wrong_method(error: WrongMethod) -> Answer:
+def _wrong_method(error: WrongMethod) -> Response:
     body = {"name": "MethodNotAllowed", "data": error.data}
     return json(body, 405, [("allow", ", ".join(error.allowed))])
 
 
-def _wrong_type(error: WrongType) -> Answer:
-    return Answer(str(error).encode(), 415, b"text/plain")
+def _wrong_type(error: WrongType) -> Response:
+    return Response(str(error).encode(), 415, b"text/plain")
 
 
-def _operator(error: OperatorError) -> Answer:
+def _operator(error: OperatorError) -> Response:
     _log.error("a request failed: %s", error)
     return _named("UnknownError", error.data, 503)
 
 
-_TABLE: tuple[tuple[type[KedgeError], Callable[[Any], Answer]], ...] = (
+_TABLE: tuple[tuple[type[KedgeError], Callable[[Any], Response]], ...] = (
     (TooLarge, _plain("TooLarge", 413)),
     (PathRefused, _plain("PathRefused", 403)),
     (InvalidInput, _bad_request),

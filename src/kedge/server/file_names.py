@@ -16,8 +16,8 @@ from time import time_ns
 from kedge.engine.worktrees import find_worktree
 from kedge.snapshot.ignore.folders import Ignore
 from kedge.snapshot.repository.config import read_config
-from kedge.snapshot.repository.finding import Repository
-from kedge.snapshot.repository.reading import (
+from kedge.snapshot.repository.discover import Repository
+from kedge.snapshot.repository.signatures import (
     LARGEST_RULES,
     Signature,
     is_settled,

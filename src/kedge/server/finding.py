@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kedge.agent.tools.searching import SearchStopped, search
+from kedge.agent.tools.ripgrep import SearchStopped, search
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.errors import OperatorError
 from kedge.server.errors import BadRequest
@@ -30,7 +30,7 @@ _PATIENCE = 20.0
 """Seconds."""
 
 
-class Text(msgspec.Struct, frozen=True):
+class MatchText(msgspec.Struct, frozen=True):
     """A piece of text."""
 
     text: str
@@ -39,7 +39,7 @@ class Text(msgspec.Struct, frozen=True):
 class Submatch(msgspec.Struct, frozen=True):
     """Where in a line the pattern was found, counted in bytes."""
 
-    match: Text
+    match: MatchText
     start: int
     end: int
 
@@ -47,8 +47,8 @@ class Submatch(msgspec.Struct, frozen=True):
 class Match(msgspec.Struct, frozen=True):
     """A line in which the pattern was found."""
 
-    path: Text
-    lines: Text
+    path: MatchText
+    lines: MatchText
     line_number: int
     absolute_offset: int
     submatches: list[Submatch]
@@ -102,12 +102,12 @@ async def _records(
 
 def _match(data: dict[str, Any]) -> Match:
     return Match(
-        path=Text(_text(data["path"])),
-        lines=Text(_text(data["lines"])[:_LONGEST_LINE]),
+        path=MatchText(_text(data["path"])),
+        lines=MatchText(_text(data["lines"])[:_LONGEST_LINE]),
         line_number=data["line_number"],
         absolute_offset=data["absolute_offset"],
         submatches=[
-            Submatch(Text(_text(each["match"])[:_LONGEST_LINE]), each["start"], each["end"])
+            Submatch(MatchText(_text(each["match"])[:_LONGEST_LINE]), each["start"], each["end"])
             for each in data["submatches"][:_MOST_SUBMATCHES]
         ],
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from kedge.domain.errors import KedgeError
 from kedge.engine.engine import Place
-from kedge.server.backend import Backend
+from kedge.server.requests import Backend
 from kedge.server.settings import DEFAULT_USERNAME, ServerSettings
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}

@@ -17,12 +17,12 @@ import msgspec
 from kedge.domain.errors import PathNotFound, PathRefused, TooLarge
 from kedge.engine.worktrees import find_worktree
 from kedge.server.errors import BadRequest
-from kedge.snapshot.files.opening import Root
-from kedge.snapshot.files.reading import Failure, read_file
+from kedge.snapshot.files.reader import ReadFailure, read_file
+from kedge.snapshot.files.root import Root
 from kedge.snapshot.ignore.folders import Ignore
 from kedge.snapshot.repository.config import read_config
-from kedge.snapshot.repository.finding import Repository
-from kedge.snapshot.repository.reading import LARGEST_RULES, read_small
+from kedge.snapshot.repository.discover import Repository
+from kedge.snapshot.repository.signatures import LARGEST_RULES, read_small
 
 LARGEST_FILE = 10 * 1024 * 1024
 """Of a larger one nobody wants the whole in one answer."""
@@ -75,13 +75,13 @@ def read_content(directory: str, path: str) -> FileContent:
     except OSError as error:
         raise _refusal(path, error) from None
     match found:
-        case Failure.ABSENT:
+        case ReadFailure.ABSENT:
             raise PathNotFound(path)
-        case Failure.TOO_LARGE:
+        case ReadFailure.TOO_LARGE:
             raise TooLarge(f"{path} is larger than {LARGEST_FILE} bytes")
-        case Failure.FOLDER | Failure.SPECIAL:
+        case ReadFailure.FOLDER | ReadFailure.SPECIAL:
             raise BadRequest(f"{path} is no file", "Query")
-        case Failure():
+        case ReadFailure():
             raise PathRefused(f"{path} cannot be read")
     if stat.S_ISLNK(found.mode):
         raise PathRefused(f"{path} has become a symlink")

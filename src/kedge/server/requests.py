@@ -1,27 +1,43 @@
-"""A request as handlers see it: decoded, with the place and the session that it speaks of."""
+"""A request as handlers see it: decoded, with the directory and the session that it names."""
 
 import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from msgspec import inspect
 
-from kedge.agent.surroundings import Surroundings
+from kedge.agent import Agent
+from kedge.agent.context import Surroundings
 from kedge.domain import wire
 from kedge.domain.errors import InvalidId, InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.mismatches import mismatch, path
-from kedge.engine.engine import Place
+from kedge.engine.engine import Engine, Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
-from kedge.server.backend import Backend
-from kedge.server.bodies import check_values
 from kedge.server.errors import BadRequest, Kind
+from kedge.server.file_names import FileNames
+from kedge.server.request_body import check_values
+from kedge.server.settings import ServerSettings
+from kedge.server.sse.hub import Streams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """The engine and agent behind a server, and the streams of its clients."""
+
+    engine: Engine
+    agent: Agent
+    settings: ServerSettings
+    streams: Streams
+    names: FileNames = field(default_factory=FileNames)
+    """The names of files that were listed lately."""
+
 
 Q = TypeVar("Q")
 B = TypeVar("B")

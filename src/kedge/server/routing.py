@@ -8,11 +8,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from kedge.server.answers import Answer, Stream
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, Stream
 
-Handler: TypeAlias = Callable[[Request[Any, Any]], Awaitable[Answer | Stream]]
-H = TypeVar("H", bound=Callable[..., Awaitable[Answer | Stream]])
+Handler: TypeAlias = Callable[[Request[Any, Any]], Awaitable[Response | Stream]]
+H = TypeVar("H", bound=Callable[..., Awaitable[Response | Stream]])
 
 
 def always(body: object) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from kedge.domain.child_processes import OWN_SECRETS, SERVER_PASSWORDS
 from kedge.domain.errors import CannotListen, InvalidInput, PathRefused
-from kedge.domain.secrecy import OWN_SECRETS, SERVER_PASSWORDS
 from kedge.engine.worktrees import real_path
 
 DEFAULT_PORT = 4096

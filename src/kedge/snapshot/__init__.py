@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kedge.snapshot.asynchronous import AsyncSnapshots
-    from kedge.snapshot.settings import SnapshotSettings
+    from kedge.snapshot.aio import AsyncSnapshots
     from kedge.snapshot.snapshots import Snapshots
     from kedge.snapshot.values import (
         Absent,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         Reason,
         Result,
         Snapshot,
+        SnapshotSettings,
         State,
         Status,
         Uncovered,
@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "AsyncSnapshots": "asynchronous",
-    "SnapshotSettings": "settings",
+    "AsyncSnapshots": "aio",
+    "SnapshotSettings": "values",
     "Snapshots": "snapshots",
 }
 

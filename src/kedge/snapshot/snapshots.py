@@ -13,25 +13,21 @@ from typing import Self
 
 from kedge.domain.errors import RootBusy
 from kedge.domain.sessions import FileDiff
-from kedge.snapshot import history, kept
-from kedge.snapshot.capturing import capture, identify, older_than
-from kedge.snapshot.diffs.states import tree_changes
-from kedge.snapshot.diffs.texts import file_diffs, git_diff
-from kedge.snapshot.diffs.trees import TreeChange, compare
-from kedge.snapshot.disk import Disk
-from kedge.snapshot.files.holding import Hold
-from kedge.snapshot.files.writing import Writer
-from kedge.snapshot.guard import Guard
-from kedge.snapshot.looking import look
+from kedge.snapshot import history, take
+from kedge.snapshot.budget import Guard
+from kedge.snapshot.diffs.patches import file_diffs, git_diff
+from kedge.snapshot.diffs.trees import TreeChange, compare, tree_changes
+from kedge.snapshot.exclusive import Hold, Order, Ordered
+from kedge.snapshot.files.reader import Disk
+from kedge.snapshot.files.writer import Writer
+from kedge.snapshot.inspect import capture, identify, look, older_than
+from kedge.snapshot.maintenance import Maintenance
 from kedge.snapshot.objects.formats import BLOB
-from kedge.snapshot.objects.usage import Usage
-from kedge.snapshot.opening import Opened, open_worktree
-from kedge.snapshot.ordering import Order, Ordered
-from kedge.snapshot.repository.reading import signature
-from kedge.snapshot.restoring import put_back, steps_back, undoing
-from kedge.snapshot.settings import SnapshotSettings
-from kedge.snapshot.taking import Taker
-from kedge.snapshot.upkeep import Upkeep
+from kedge.snapshot.objects.layout import Usage
+from kedge.snapshot.repository.signatures import signature
+from kedge.snapshot.resources import Opened, open_worktree
+from kedge.snapshot.restore import put_back, steps_back, undoing
+from kedge.snapshot.take import Taker
 from kedge.snapshot.values import (
     Change,
     Patch,
@@ -39,6 +35,7 @@ from kedge.snapshot.values import (
     Protection,
     Result,
     Snapshot,
+    SnapshotSettings,
     State,
     Status,
 )
@@ -60,7 +57,7 @@ class Snapshots:
         self._worktree = opened.worktree
         self.settings = settings
         self._guard = Guard(settings.budget, self._wake)
-        self._upkeep = Upkeep(self._store, self._worktree, self._guard, settings)
+        self._upkeep = Maintenance(self._store, self._worktree, self._guard, settings)
         self._taker = Taker(opened, self._upkeep)
         self.order = Order(opened, self._guard, self._taker, settings.file_size)
         self._way = way if way == "declared" else None
@@ -302,7 +299,7 @@ class Snapshots:
         return self._store.read(id)[1]
 
     def _find(self, snapshot: SnapshotLike) -> Snapshot:
-        return snapshot if isinstance(snapshot, Snapshot) else kept.find(self._store, snapshot)
+        return snapshot if isinstance(snapshot, Snapshot) else take.find(self._store, snapshot)
 
     # Watching over it
 

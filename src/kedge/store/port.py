@@ -1,6 +1,6 @@
 """The port every database adapter implements: run a script, follow the log.
 
-The verbs in `kedge.store.verbs` are scripts over this port, so an adapter knows nothing about
+The verbs in `kedge.store.queries` are scripts over this port, so an adapter knows nothing about
 sessions.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from kedge.store.script import ScriptMaker, T
+from kedge.store.transaction import ScriptMaker, T
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from kedge.domain import wire
 from kedge.domain.errors import TooLarge
 from kedge.domain.messages import AssistantMessage, Message
 from kedge.domain.parts import Part
-from kedge.store.script import Row
+from kedge.store.transaction import Row
 
 MAX_VALUE_BYTES = 32 * 1024 * 1024
 """The largest message or part that is taken, as JSON."""

@@ -11,8 +11,8 @@ import msgspec
 
 from kedge.domain.ids import IdBlock
 from kedge.store.port import Store, StoredEvent
-from kedge.store.script import Script
-from kedge.store.verbs.eventlog import events_after
+from kedge.store.queries.event_log import events_after
+from kedge.store.transaction import Script
 from kedge.testing.state import IDLE, Json, SessionState, State, read_state, state_of
 
 __all__ = ["Replay", "State", "both", "replayed", "state_of"]

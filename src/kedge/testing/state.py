@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.store.port import Store
 from kedge.store.rows import join_message, join_part
-from kedge.store.script import Script, row, rows
+from kedge.store.transaction import Script, row, rows
 
 Json: TypeAlias = dict[str, Any]
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kedge.agent.tools import contents
+from kedge._failpoints import armed
+from kedge.agent.tools import file_changes
 from kedge.agent.tools.apply_patch import apply_patch
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain import wire
 from kedge.domain.errors import LeaseLost
-from kedge.domain.failpoints import armed
-from kedge.domain.status import Busy
-from kedge.engine import keeping
-from kedge.engine.owners import this_process
-from kedge.store.script import Script, run
+from kedge.domain.sessions import Busy
+from kedge.engine import leases
+from kedge.engine.os_process import this_process
+from kedge.store.transaction import Script, run
 from tests.agent.tools.scene import Ask, Rejected, Scene
-from tests.engine.reverting.scene import tree
+from tests.engine.revert.scene import tree
 
 PATCH = """\
 *** Begin Patch
@@ -131,7 +131,7 @@ async def test_one_file_that_changes_in_the_last_moment(
 ) -> None:
     """What was written already is taken back, and what somebody saved stays."""
     before = tree(files)
-    real = contents._carry_out
+    real = file_changes._carry_out
     steps = []
 
     def carry_out(*given: object) -> object:
@@ -140,7 +140,7 @@ async def test_one_file_that_changes_in_the_last_moment(
             (files / "m.txt").write_text("theirs")
         return real(*given)  # type: ignore[arg-type]  # what was given
 
-    monkeypatch.setattr(contents, "_carry_out", carry_out)
+    monkeypatch.setattr(file_changes, "_carry_out", carry_out)
     with pytest.raises(ToolFailure, match="No file was changed"):
         await scene.run(apply_patch, patchText=PATCH)
     assert tree(files) == before | {"m.txt": (before["m.txt"][0], b"theirs")}
@@ -210,7 +210,7 @@ async def test_a_call_that_lost_its_session_writes_nothing_more(
 
     def lose() -> None:
         scene.engine.store.run_blocking(partial(taken_over, scene.session.id))
-        monkeypatch.setattr(keeping, "now", lambda: math.inf)
+        monkeypatch.setattr(leases, "now", lambda: math.inf)
         if fails:
             (folder / "b.txt").mkdir()
 

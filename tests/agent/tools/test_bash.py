@@ -8,13 +8,14 @@ import pytest
 
 import kedge
 from kedge.agent.output_limit import DEFAULT
-from kedge.agent.shells import collecting, running
+from kedge.agent.shell import output as collecting
+from kedge.agent.shell import process
 from kedge.agent.tools.bash import bash, run_shell
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.parts import ToolCompleted, ToolError, ToolPart, ToolRunning
-from kedge.engine import processes, sightings
-from kedge.store.verbs.processes import processes_of
+from kedge.engine import os_process, processes
+from kedge.store.queries.processes import processes_of
 from tests.agent.tools.scene import Ask, Rejected, Scene, scene_in
 from tests.support.patience import PATIENCE
 from tests.support.watching import until, until_gone, until_told
@@ -22,11 +23,11 @@ from tests.support.watching import until, until_gone, until_told
 
 async def abort_when(scene: Scene, command: str, marker: Path) -> str:
     """Run a command, and abort it when it has written a file; gives what the file says."""
-    running = asyncio.create_task(scene.run(bash, command=command))
+    process = asyncio.create_task(scene.run(bash, command=command))
     said = await until_told(marker)
-    running.cancel()
+    process.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await running
+        await process
     return said
 
 
@@ -68,7 +69,7 @@ async def test_a_mark_is_added_to_those_of_outer_calls(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a kedge inside of a command runs still belongs to the command."""
-    monkeypatch.setenv(sightings.MARK, "prt_outer")
+    monkeypatch.setenv(os_process.MARK, "prt_outer")
     output = await scene.run(bash, command="echo $KEDGE_CALL")
     (part,) = await scene.tool_parts()
     assert output.text.strip() == f"prt_outer:{part.id}"
@@ -212,7 +213,7 @@ async def test_abort_ends_everything(scene: Scene, tmp_path: Path) -> None:
     assert part.state.metadata is not None
     assert part.state.metadata["interrupted"] is True
     assert part.state.metadata["output"].startswith("working\n")
-    if sightings.process(pids[3]) is not None:
+    if os_process.process(pids[3]) is not None:
         os.kill(pids[3], 9)
     assert await scene.engine.store.read(lambda: processes_of(scene.session.id)) == []
 
@@ -247,7 +248,7 @@ async def test_what_is_left_running_when_the_engine_closes(scene: Scene) -> None
     output = await scene.run(bash, command="sleep 1000 & echo $!")
     pid = int(output.text.splitlines()[0])
     await scene.engine.close()
-    assert sightings.process(pid) is not None
+    assert os_process.process(pid) is not None
     os.kill(pid, 9)
 
 
@@ -280,7 +281,7 @@ async def test_binary_output(scene: Scene) -> None:
 
 async def test_progress_is_shown(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """People see what has come while the command still runs."""
-    monkeypatch.setattr("kedge.engine.growing._PROGRESS", 0.0)
+    monkeypatch.setattr("kedge.engine.parts._PROGRESS", 0.0)
     line = "echo working; until [ -e go ]; do sleep 0.01; done; echo done"
     async with scene.engine.events.subscribe() as events, asyncio.timeout(PATIENCE):
         working = asyncio.create_task(scene.run(bash, command=line))
@@ -347,7 +348,7 @@ async def test_cancelled_at_the_gate(scene: Scene, monkeypatch: pytest.MonkeyPat
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    assert [sightings.process(pid) for pid in seen] == [None]
+    assert [os_process.process(pid) for pid in seen] == [None]
     assert not (scene.folder / "made").exists()
 
 
@@ -359,8 +360,8 @@ async def test_a_process_that_does_not_end_is_not_waited_for(
     async def powerless(known: object) -> bool:
         return False
 
-    monkeypatch.setattr(running, "end_processes", powerless)
-    monkeypatch.setattr(running, "_PATIENCE", 0.01)
+    monkeypatch.setattr(process, "end_processes", powerless)
+    monkeypatch.setattr(process, "_PATIENCE", 0.01)
     pid = int(await abort_when(scene, "echo $$ > pid; exec sleep 1000", scene.folder / "pid"))
     os.kill(pid, 9)
     await until_gone(pid)

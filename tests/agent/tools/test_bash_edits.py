@@ -11,15 +11,15 @@ from kedge.agent.agents import default_rules
 from kedge.agent.permissions import PermissionDenied, Permissions
 from kedge.agent.tools.bash import bash
 from kedge.agent.tools.call import Call
-from kedge.domain.permission_rules import Rulebook
 from kedge.domain.permissions import (
     PermissionAction,
     PermissionReply,
     PermissionRequest,
     PermissionRule,
+    Rulebook,
 )
 from kedge.engine.engine import Engine
-from kedge.engine.events import Subscription
+from kedge.engine.event_log import Subscription
 from kedge.engine.session import Session
 
 

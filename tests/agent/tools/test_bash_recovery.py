@@ -13,8 +13,8 @@ import kedge
 from kedge.agent.tools.bash import bash
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.parts import ToolError, ToolPart
-from kedge.domain.status import Idle
-from kedge.engine import sightings
+from kedge.domain.sessions import Idle
+from kedge.engine import os_process
 from kedge.engine.settings import data_folder
 from tests.agent.tools.scene import Scene
 from tests.support.patience import PATIENCE
@@ -29,7 +29,7 @@ async def child(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A kedge that runs a command; killed at the end if it is still there."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.agent.tools.shell_child"),
+        *(sys.executable, "-m", "tests.agent.tools.shell_process"),
         *(str(folder), str(database), mode, command),
         cwd=_ROOT,
         stdout=asyncio.subprocess.PIPE,
@@ -68,11 +68,11 @@ async def test_killed_in_mid_shell(folder: Path, tmp_path: Path, mode: str) -> N
             await until_beaten(data_folder(None), folder / "pids")
         process.kill()
         await process.wait()
-    assert all(sightings.process(pid) is not None for pid in pids)
+    assert all(os_process.process(pid) is not None for pid in pids)
     settings = kedge.Settings(snapshots=mode != "bare")
     async with kedge.open(folder, database=str(database), settings=settings) as engine:
         assert engine.recovery.sessions == [session_id]
-        assert [sightings.process(pid) for pid in pids] == [None] * len(pids)
+        assert [os_process.process(pid) for pid in pids] == [None] * len(pids)
         scene = Scene(folder, engine, await engine.sessions.get(session_id))
         (part,) = await scene.tool_parts()
         assert isinstance(part.state, ToolError)
@@ -91,7 +91,7 @@ async def test_killed_before_the_command_began(folder: Path, tmp_path: Path) -> 
     async with child(folder, database, "gate", "touch made") as process:
         session_id = await hear(process)
         pid = int(await hear(process))
-        assert sightings.process(pid) is not None
+        assert os_process.process(pid) is not None
         process.kill()
         await process.wait()
     await until_gone(pid)

@@ -9,8 +9,7 @@ import pytest
 
 from kedge.agent.output_limit import DEFAULT
 from kedge.agent.tools.images import most_bytes
-from kedge.agent.tools.pages import LONGEST_LINE
-from kedge.agent.tools.read import read
+from kedge.agent.tools.read import LONGEST_LINE, read
 from kedge.agent.tools.tool import Output, ToolFailure
 from kedge.agent.tools.write import write
 from tests.agent.tools.scene import Rejected, Scene

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge._failpoints import armed
 from kedge.agent.tools.edit import edit
 from kedge.agent.tools.tool import ToolFailure
 from kedge.agent.tools.write import write
-from kedge.domain.failpoints import armed
 from tests.agent.tools.scene import Scene
-from tests.engine.reverter import save
+from tests.engine.revert_process import save
 
 
 async def test_what_a_person_adds_then_is_theirs(scene: Scene, folder: Path) -> None:

@@ -15,9 +15,8 @@ from kedge.domain.parts import StepFinishPart, StepStartPart
 from kedge.domain.sessions import NO_TOKENS
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
-from kedge.snapshot.asynchronous import AsyncSnapshots
-from kedge.store.script import Script
-from kedge.store.verbs.changes import (
+from kedge.snapshot.aio import AsyncSnapshots
+from kedge.store.queries.changes import (
     ChangeSource,
     Home,
     NewChange,
@@ -25,7 +24,8 @@ from kedge.store.verbs.changes import (
     add_changes,
     begin_task_turn,
 )
-from kedge.store.verbs.timeline import next_number
+from kedge.store.queries.timeline import next_number
+from kedge.store.transaction import Script
 
 PLAIN = 0o100644
 

@@ -21,7 +21,7 @@ from kedge.errors import (
     SessionNotFound,
 )
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.store.verbs.changes import NewChange
+from kedge.store.queries.changes import NewChange
 from kedge.testing.store import undoing
 from kedge.testing.store.scene import Scene
 from tests.engine.diffs.scene import PLAIN, Talk

@@ -7,7 +7,7 @@ from kedge.engine.diffs.summaries import Summaries, summed
 from kedge.engine.engine import Engine
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.store.verbs.changes import NewChange, family_changes
+from kedge.store.queries.changes import NewChange, family_changes
 from tests.engine.diffs.scene import PLAIN, Talk
 
 

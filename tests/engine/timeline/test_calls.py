@@ -13,19 +13,18 @@ import pytest
 
 from kedge.domain.errors import FileBusy, FileChanged, InvalidInput
 from kedge.domain.parts import PatchPart, StepFinishPart, StepStartPart, ToolPart
-from kedge.domain.sessions import SessionSummary
-from kedge.domain.status import Idle
+from kedge.domain.sessions import Idle, SessionSummary
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
 from kedge.engine.steps import Step
 from kedge.engine.timeline import declared
-from kedge.snapshot.async_ordering import AsyncOrdered
+from kedge.snapshot.aio import AsyncOrdered
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Snapshot
-from kedge.store.verbs.changes import StoredChange, changes_between
-from kedge.store.verbs.timeline import Call, calls_of_machine
-from tests.engine.children import Child
+from kedge.store.queries.changes import StoredChange, changes_between
+from kedge.store.queries.timeline import StoredCall, calls_of_machine
+from tests.engine.engine_processes import Child
 from tests.engine.places import Place
 from tests.engine.repositories import repository
 
@@ -40,7 +39,7 @@ async def told(session: Session) -> list[tuple[str, bytes]]:
     return [(each.source, each.path) for each in await changes(session)]
 
 
-async def calls(engine: Engine) -> list[Call]:
+async def calls(engine: Engine) -> list[StoredCall]:
     """Everything that is or was at work, as the machine knows it."""
     return await engine.store.scan(partial(calls_of_machine, engine.timeline.machine))
 

@@ -16,16 +16,15 @@ from kedge.engine.engine import Engine
 from kedge.engine.heartbeats import last_beat
 from kedge.engine.session import Session
 from kedge.engine.timeline import leftovers as leftovers_module
-from kedge.engine.timeline.recovering import closing
-from kedge.snapshot.files.names import temporary_name
-from kedge.snapshot.files.steps import FileWork, RootedStep, Step
+from kedge.engine.timeline.recovery import closing
+from kedge.snapshot.files.steps import FileStep, FileWork, RootedStep, temporary_name
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Present
-from kedge.store.verbs.changes import calls_between
-from kedge.store.verbs.timeline import leftovers, open_calls
-from tests.engine.children import Child
+from kedge.store.queries.changes import calls_between
+from kedge.store.queries.timeline import leftovers, open_calls
+from tests.engine.engine_processes import Child
 from tests.engine.places import Place
-from tests.engine.reverting.test_recovery_failures import held
+from tests.engine.revert.test_recovery_failures import held
 from tests.engine.timeline.test_calls import changes, put
 
 
@@ -154,7 +153,7 @@ async def test_a_folder_that_another_process_has(
     """It will be free again: nothing is recorded before, so that what was done is not lost."""
     async with cut(place, tmp_path) as found:
         with monkeypatch.context() as patched, held(place.folder) as pid:
-            patched.setattr("kedge.snapshot.ordering.SOON", 0.0)
+            patched.setattr("kedge.snapshot.exclusive.SOON", 0.0)
             with pytest.raises(RootBusy, match=f"process {pid}"):
                 await found.close()
         assert await found.reasons() == []
@@ -199,7 +198,7 @@ async def stepping(engine: Engine, folder: Path, stack: AsyncExitStack) -> tuple
     that the call has left beside it."""
     content = b"text"
     want = Present(blob_id(content).hex(), 0o100644)
-    step = Step(number=0, path=b"stepped", expect=Absent(), want=want)
+    step = FileStep(number=0, path=b"stepped", expect=Absent(), want=want)
     work = FileWork(steps=(RootedStep(bytes(folder), step),), contents={want.blob: content})
     session = await engine.sessions.create(directory=folder)
     turn = await stack.enter_async_context(session.turn("Work"))

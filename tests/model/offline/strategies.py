@@ -3,9 +3,8 @@
 from hypothesis import strategies as st
 
 from kedge.model.offline import commands as c
-from kedge.model.offline.faults import FAULTS
-from kedge.model.offline.scanning import BLANKS
-from kedge.model.offline.verbs import CALLS, MARKS, PRIORITIES, REASONS, SPEECH
+from kedge.model.offline.commands import FAULTS
+from kedge.model.offline.parser import BLANKS, CALLS, MARKS, PRIORITIES, REASONS, SPEECH
 
 # Text as prompts have it, with much of what means something in the language.
 words = st.sampled_from(
@@ -37,7 +36,7 @@ calling: st.SearchStrategy[c.Calling] = st.one_of(
     st.builds(c.Patch, texts),
     st.builds(c.Todo, st.lists(todo_items, max_size=4).map(tuple)),
     st.builds(c.Ask, items, st.lists(options, min_size=1, max_size=3).map(tuple), st.booleans()),
-    st.builds(c.Call, texts.filter(bool), texts | st.just('{"a": [1, null]}')),
+    st.builds(c.CallTool, texts.filter(bool), texts | st.just('{"a": [1, null]}')),
 )
 speaking: st.SearchStrategy[c.Speaking] = st.one_of(
     st.builds(c.Say, texts),

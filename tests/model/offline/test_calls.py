@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kedge.model.port import ToolSpec, ToolStarted
-from tests.model.offline.asking import NAMES, TOOLS, ask, events, in_short, request
+from tests.model.offline.requests import NAMES, TOOLS, ask, events, in_short, request
 
 
 @pytest.mark.parametrize(

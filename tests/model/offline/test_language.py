@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.model.offline import commands as c
-from kedge.model.offline.reading import MOST_LINES, Script, parse
-from kedge.model.offline.writing import written
+from kedge.model.offline.parser import MOST_LINES, Script, parse
+from kedge.model.offline.writer import written
 from tests.model.offline import strategies
 
 
@@ -68,8 +68,8 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
             c.Ask("Which?", (c.Option("red", "a fire"), c.Option("blue"))),
         ),
         ("choose Which? | red", c.Ask("Which?", (c.Option("red"),), multiple=True)),
-        ("call frobnicate", c.Call("frobnicate")),
-        ('call write {"filePath": ', c.Call("write", '{"filePath":')),
+        ("call frobnicate", c.CallTool("frobnicate")),
+        ('call write {"filePath": ', c.CallTool("write", '{"filePath":')),
         ("say Hello", c.Say("Hello")),
         ('say "a\\nb"', c.Say("a\nb")),
         ("think\tHm.", c.Think("Hm.")),

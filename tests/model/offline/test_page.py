@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.model.offline.faults import FAULTS
-from kedge.model.offline.reading import PREFIXES, parse
-from kedge.model.offline.verbs import MARKS, PRIORITIES, REASONS, VERBS
+from kedge.model.offline.commands import FAULTS
+from kedge.model.offline.parser import MARKS, PREFIXES, PRIORITIES, REASONS, VERBS, parse
 from tests.support import markdown
 
 PAGE = Path(__file__).parents[3] / "docs" / "offline.md"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kedge.model.offline import OfflineModel
 from kedge.model.offline import commands as c
-from kedge.model.offline.answering import Pause, acts_of
-from kedge.model.offline.faults import FAULTS
-from kedge.model.offline.writing import written
+from kedge.model.offline.commands import FAULTS
+from kedge.model.offline.model import Pause, acts_of
+from kedge.model.offline.writer import written
 from kedge.model.port import (
     Finished,
     Model,
@@ -29,7 +29,7 @@ from kedge.model.port import (
     ToolStarted,
 )
 from tests.model.offline import strategies
-from tests.model.offline.asking import ask, events, in_short, request, said_by_person
+from tests.model.offline.requests import ask, events, in_short, request, said_by_person
 
 
 def check_nesting(heard: Sequence[ModelEvent], *, to_the_end: bool = True) -> None:

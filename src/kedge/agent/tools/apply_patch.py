@@ -7,12 +7,10 @@ from functools import partial
 from typing import Annotated, Any
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.changing import Changed, change, new_file
-from kedge.agent.tools.contents import Found, Replacement
-from kedge.agent.tools.fitting import new_text, patched
-from kedge.agent.tools.patching import FilePatch, parse
-from kedge.agent.tools.places import Place, own_place_of, place_of, printable
-from kedge.agent.tools.texts import Text, is_binary
+from kedge.agent.tools.file_changes import Changed, Found, Replacement, change, new_file
+from kedge.agent.tools.patch import FilePatch, new_text, parse, patched
+from kedge.agent.tools.paths import FilePlace, own_place_of, place_of, printable
+from kedge.agent.tools.text_file import FileText, is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.domain.text import mend_text
 from kedge.snapshot.values import Present
@@ -23,8 +21,8 @@ class _File:
     """One file of the patch, and where it is."""
 
     patch: FilePatch
-    place: Place
-    target: Place | None = None
+    place: FilePlace
+    target: FilePlace | None = None
     """Where it is moved to."""
 
     @property
@@ -95,7 +93,7 @@ def _located(call: Call, file: FilePatch) -> _File:
     return _File(file, place, None if target and target.real == place.real else target)
 
 
-def _check_once(places: Sequence[Place]) -> None:
+def _check_once(places: Sequence[FilePlace]) -> None:
     counted = Counter(place.real for place in places)
     for real, count in counted.items():
         if count > 1:
@@ -105,11 +103,11 @@ def _check_once(places: Sequence[Place]) -> None:
             )
 
 
-def _plan(files: Sequence[_File], found: Mapping[Place, Found]) -> list[Replacement]:
+def _plan(files: Sequence[_File], found: Mapping[FilePlace, Found]) -> list[Replacement]:
     return [each for file in files for each in _replacements(file, found)]
 
 
-def _replacements(file: _File, found: Mapping[Place, Found]) -> list[Replacement]:
+def _replacements(file: _File, found: Mapping[FilePlace, Found]) -> list[Replacement]:
     before = found[file.place]
     name = printable(file.place.path)
     if file.patch.kind == "add":
@@ -123,12 +121,12 @@ def _replacements(file: _File, found: Mapping[Place, Found]) -> list[Replacement
     return _updated(file, before, found)
 
 
-def _updated(file: _File, before: Found, found: Mapping[Place, Found]) -> list[Replacement]:
+def _updated(file: _File, before: Found, found: Mapping[FilePlace, Found]) -> list[Replacement]:
     after = before.data
     if file.patch.pieces:
         if is_binary(before.data):
             raise ToolFailure(f"{printable(file.place.path)} is binary, and patches change text.")
-        after = patched(Text.decode(before.data), file.patch).encode()
+        after = patched(FileText.decode(before.data), file.patch).encode()
     if file.target is None:
         return [Replacement(file.place, before, after)]
     target = found[file.target]

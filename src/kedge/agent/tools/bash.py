@@ -1,24 +1,26 @@
-"""The tool that runs command lines, and a person's own."""
+"""The tool `bash`: runs command lines of the model, and those of a person in a session."""
 
 import asyncio
 import errno
 import os
 import re
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from kedge.agent.output_limit import DEFAULT
-from kedge.agent.shells.parsing import parse
-from kedge.agent.shells.places import Places, places, real
-from kedge.agent.shells.rules import Asked, asked_of
-from kedge.agent.shells.running import Ran, models_shell, run, users_shell
+from kedge.agent.output_limit import DEFAULT, note_limit
+from kedge.agent.shell.parser import parse
+from kedge.agent.shell.permissions import AskedRules, Places, asked_of, places, real
+from kedge.agent.shell.process import Ran, models_shell, run, users_shell
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.places import Place, place_of
+from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.permission_rules import IN_GIT, UNCERTAIN
+from kedge.config.values import ToolOutputConfig
+from kedge.domain.permissions import IN_GIT, UNCERTAIN
+from kedge.domain.questions import QuestionInfo
 from kedge.domain.text import mend_text
+from kedge.engine.turns import Turn
 
 _DEFAULT_TIME = 120_000
 _LONGEST_TIME = 600_000
@@ -138,7 +140,7 @@ async def _ask(call: Call, command: str, directory: Path) -> None:
         raise ToolFailure(f"{directory} is another folder by now. Call it again.")
 
 
-async def _is_asked(call: Call, asked: Asked) -> bool:
+async def _is_asked(call: Call, asked: AskedRules) -> bool:
     """Whether a person will be shown the line anyway."""
     return set(asked.patterns) != await call.unasked("bash", asked.patterns)
 
@@ -160,7 +162,7 @@ async def _ask_edit(call: Call, command: str, named: Places, *, is_shown: bool) 
         await call.ask("edit", list(dict.fromkeys(asked)), always=[], metadata=metadata)
 
 
-def _edited(place: Place) -> Iterator[str]:
+def _edited(place: FilePlace) -> Iterator[str]:
     """What rules match; of a folder also what is in it."""
     for pattern in place.patterns:
         yield pattern
@@ -168,7 +170,7 @@ def _edited(place: Place) -> Iterator[str]:
             yield os.path.join(pattern, "*")
 
 
-def _look(command: str, directory: Path) -> tuple[Places, Asked]:
+def _look(command: str, directory: Path) -> tuple[Places, AskedRules]:
     parsed = parse(command)
     return places(parsed, directory), asked_of(command, parsed)
 
@@ -222,3 +224,52 @@ def _with_notes(output: str, notes: Sequence[str]) -> str:
         return text
     lines = "\n".join(["<shell_metadata>", *notes, "</shell_metadata>"])
     return f"{text}\n\n{lines}"
+
+
+OWN_COMMAND = "The following tool was executed by the user"
+
+
+class _Owner:
+    """A person needs nobody's permission."""
+
+    withheld = ()
+
+    async def permission(
+        self,
+        permission: str,
+        patterns: Sequence[str],
+        *,
+        always: Sequence[str],
+        metadata: Mapping[str, Any],
+        call: Call,
+    ) -> None:
+        """It may."""
+
+    async def forbid(self, permission: str, texts: Iterable[str], *, call: Call) -> list[str]:
+        """It may."""
+        return []
+
+    async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
+        """It may do all of it."""
+        return set(texts)
+
+    async def question(self, questions: Sequence[QuestionInfo], *, call: Call) -> list[list[str]]:
+        """A command asks nothing."""
+        raise AssertionError("a shell command asks no questions")
+
+
+async def run_own_command(
+    turn: Turn, *, command: str, is_protected: bool, limit: ToolOutputConfig
+) -> None:
+    """Run a command as the only call of the turn's only step."""
+    turn.is_protected = turn.is_protected and is_protected
+    async with turn.step() as step:
+        async with step.tool("bash", {"command": command}) as running:
+            try:
+                output = await run_shell(Call(step, running, _Owner(), limit=limit), command)
+            except ToolFailure as failure:
+                running.fail(str(failure))
+            else:
+                running.output, running.title = output.text, output.title
+                running.metadata = {**output.metadata, **note_limit(output.text, limit)}
+        step.finish = "stop"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kedge.agent.output_limit import DEFAULT
 from kedge.config.values import ToolOutputConfig
+from kedge.domain.child_processes import OWN_SECRETS
 from kedge.domain.events import FileEdited
 from kedge.domain.parts import FilePart
 from kedge.domain.questions import QuestionInfo
-from kedge.domain.secrecy import OWN_SECRETS
 
 if TYPE_CHECKING:
     from kedge.agent.folder_instructions import FolderInstructions
     from kedge.engine.engine import Engine
-    from kedge.engine.growing import ToolCall
+    from kedge.engine.parts import ToolCall
     from kedge.engine.session import Session
     from kedge.engine.steps import Step
     from kedge.snapshot.files.steps import FileWork

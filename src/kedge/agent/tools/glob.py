@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.places import Place, place_of, printable
-from kedge.agent.tools.searching import check_folder, check_same, glob_argument, modified, search
+from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.ripgrep import check_folder, check_same, glob_argument, modified, search
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.domain.text import mend_text
 
@@ -69,7 +69,7 @@ def _split(pattern: str) -> tuple[str, str]:
     return "/".join(names[:count]) or "/", "/" + "/".join(names[count:])
 
 
-async def _names(place: Place, pattern: str) -> tuple[list[bytes], bool]:
+async def _names(place: FilePlace, pattern: str) -> tuple[list[bytes], bool]:
     globs = [] if pattern in _EVERYTHING else [glob_argument(pattern)]
     names: list[bytes] = []
     async with search(place.real, ["--files", "--null", *globs, "--glob=!.git", "--"]) as found:

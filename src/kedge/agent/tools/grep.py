@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.places import Place, place_of, printable
-from kedge.agent.tools.searching import check_same, glob_argument, modified, search
+from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.ripgrep import check_same, glob_argument, modified, search
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.domain.text import mend_text
 
@@ -90,7 +90,7 @@ async def grep(
     )
 
 
-def _is_folder(place: Place) -> bool:
+def _is_folder(place: FilePlace) -> bool:
     try:
         mode = os.lstat(place.real).st_mode
     except OSError as error:
@@ -103,7 +103,7 @@ def _is_folder(place: Place) -> bool:
 
 
 async def _lines(
-    place: Place, pattern: str, include: str | None, is_folder: bool
+    place: FilePlace, pattern: str, include: str | None, is_folder: bool
 ) -> tuple[list[_Line], bool]:
     arguments = ["--no-heading", "--with-filename", "--line-number", "--null"]
     arguments += [f"--max-count={MOST_LINES}", f"--max-filesize={_LARGEST_FILE}"]

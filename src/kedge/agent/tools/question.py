@@ -9,7 +9,7 @@ from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.domain.questions import QuestionInfo, QuestionOption
 
 
-class Option(msgspec.Struct, frozen=True, kw_only=True):
+class OptionInput(msgspec.Struct, frozen=True, kw_only=True):
     """One answer to choose."""
 
     label: Annotated[str, msgspec.Meta(description="The answer, in one to five words")]
@@ -28,7 +28,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     header: Annotated[str, msgspec.Meta(description="What it is about, in a word or two")]
-    options: Annotated[list[Option], msgspec.Meta(description="The answers to choose from")]
+    options: Annotated[list[OptionInput], msgspec.Meta(description="The answers to choose from")]
     multiple: Annotated[
         bool | None, msgspec.Meta(description="Whether several answers can be chosen")
     ] = None

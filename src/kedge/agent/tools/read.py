@@ -1,11 +1,14 @@
-"""The tool `read`: lines of a text, a picture, or what is in a folder."""
+"""The tool `read`: lines of a text file, a picture, or the entries of a folder."""
 
 import asyncio
 import os
 import stat
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import accumulate, islice
+from typing import Annotated, BinaryIO
 
 import msgspec
 
@@ -13,12 +16,173 @@ from kedge.agent.folder_instructions import Told, told_of
 from kedge.agent.output_limit import DEFAULT
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.images import data_url, mime_of, most_bytes
-from kedge.agent.tools.listing import entries, near_names
-from kedge.agent.tools.pages import LONGEST_LINE, Page, numbered, opened, read_page
-from kedge.agent.tools.places import Place, place_of, printable
-from kedge.agent.tools.texts import is_binary
+from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.text_file import is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.config.values import ToolOutputConfig
+from kedge.snapshot.files.root import Root
+
+LONGEST_LINE = 2000
+
+_CHUNK = 1 << 20
+_FARTHEST = 256 * _CHUNK
+"""Nobody pages through more than this; a command does that better."""
+_MOST_COUNTED = 16 * _CHUNK
+"""So much is read after the page to tell how many lines there are in all."""
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some lines of a file."""
+
+    lines: list[str]
+    total: int | None
+    """How many there are in all; None if that would take long to find out."""
+    is_full: bool
+    """Whether it ends because there was no more room, not because enough lines were read."""
+
+
+@contextmanager
+def opened(place: FilePlace) -> Iterator[BinaryIO]:
+    """The file at a place, if it is one; never waits for anybody."""
+    folder, _, name = place.below.rpartition(b"/")
+    shown = printable(place.path)
+    try:
+        with Root(os.fsencode(place.root)) as root, root.folder(folder) as dir_fd:
+            fd = os.open(name or b".", _OPEN, dir_fd=dir_fd)
+    except OSError as error:
+        raise ToolFailure(f"{shown} cannot be opened: {error.strerror}.") from error
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ToolFailure(f"{shown} is not a regular file.")
+        try:
+            yield file
+        except OSError as error:
+            raise ToolFailure(f"{shown} cannot be read: {error.strerror}.") from error
+
+
+def numbered(number: int, line: str) -> str:
+    """A line as models see it."""
+    return f"{number}: {line}"
+
+
+def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
+    """At most so many lines, from the first one on, which is counted from 1, that with their
+    numbers have room in so many bytes."""
+    skipped = _skip(file, first - 1)
+    if skipped < first - 1:
+        raise ToolFailure(f"The file has only {skipped} lines; offset {first} is after its end.")
+    lines: list[str] = []
+    while len(lines) < limit:
+        start = file.tell()
+        line = _line(file)
+        if line is None:
+            return Page(lines, skipped + len(lines), is_full=False)
+        room -= len(numbered(first + len(lines), line).encode()) + 1
+        if room < 0 and lines:
+            file.seek(start)
+            break
+        lines.append(line)
+    rest = _count(file)
+    total = None if rest is None else skipped + len(lines) + rest
+    return Page(lines, total, is_full=room < 0)
+
+
+def _skip(file: BinaryIO, lines: int) -> int:
+    """Go to the line after so many; how many there were, at most that."""
+    seen = 0
+    while seen < lines:
+        start = file.tell()
+        if start >= _FARTHEST:
+            raise ToolFailure(
+                f"Line {lines + 1} is too far into a large file. Show it with a command, sed say."
+            )
+        chunk = file.read(_CHUNK)
+        if not chunk:
+            return seen
+        ends = chunk.count(b"\n")
+        if seen + ends < lines:
+            seen += ends
+            # A last line without an end is a line too.
+            if len(chunk) < _CHUNK and not chunk.endswith(b"\n"):
+                return seen + 1
+            continue
+        at = -1
+        while seen < lines:
+            at = chunk.index(b"\n", at + 1)
+            seen += 1
+        file.seek(start + at + 1)
+    return seen
+
+
+def _line(file: BinaryIO) -> str | None:
+    """The next line without its end, cut if it is long."""
+    is_first = file.tell() == 0
+    # A character takes four bytes at most.
+    data = file.readline(4 * LONGEST_LINE)
+    if not data:
+        return None
+    if not data.endswith(b"\n"):
+        _skip_rest(file)
+    text = data.rstrip(b"\r\n").decode(errors="replace")
+    if is_first:
+        text = text.removeprefix("\ufeff")
+    if len(text) > LONGEST_LINE:
+        return f"{text[:LONGEST_LINE]}... (cut after {LONGEST_LINE} characters)"
+    return text
+
+
+def _skip_rest(file: BinaryIO) -> None:
+    while piece := file.readline(_CHUNK):
+        if piece.endswith(b"\n") or file.tell() > _FARTHEST:
+            return
+
+
+def _count(file: BinaryIO) -> int | None:
+    """How many lines follow; None if there is too much."""
+    count, last, read = 0, b"\n", 0
+    while chunk := file.read(_CHUNK):
+        read += len(chunk)
+        if read > _MOST_COUNTED:
+            return None
+        count += chunk.count(b"\n")
+        last = chunk[-1:]
+    return count + (last != b"\n")
+
+
+_MOST_NAMES = 50_000
+_SUGGESTED = 3
+
+
+def entries(place: FilePlace) -> list[str]:
+    """The names in a folder, sorted; those of folders end with a slash."""
+    try:
+        with Root(os.fsencode(place.root)) as root, root.folder(place.below) as fd:
+            return sorted(islice(_names(fd), _MOST_NAMES))
+    except OSError as error:
+        raise ToolFailure(f"{printable(place.path)} cannot be listed: {error.strerror}.") from error
+
+
+def near_names(place: FilePlace) -> list[str]:
+    """Paths beside a missing one whose names are like it."""
+    try:
+        names = [entry.name for entry in islice(os.scandir(place.real.parent), _MOST_NAMES)]
+    except OSError:
+        # There is no such folder either: nothing can be suggested.
+        return []
+    wanted = place.real.name.lower()
+    holding = [name for name in names if wanted in name.lower() or name.lower() in wanted]
+    close = get_close_matches(place.real.name, names, n=_SUGGESTED)
+    found = list(dict.fromkeys([*close, *sorted(holding)]))[:_SUGGESTED]
+    return [printable(place.path.parent / name) for name in found]
+
+
+def _names(fd: int) -> Iterator[str]:
+    with os.scandir(fd) as found:
+        for entry in found:
+            yield printable(entry.name) + ("/" if entry.is_dir() else "")
+
 
 _SAMPLE = 8192
 _PREVIEWED = 20
@@ -80,7 +244,7 @@ async def read(
     return await _with_instructions(call, place, first, most)
 
 
-async def _with_instructions(call: Call, place: Place, first: int, most: int) -> Output:
+async def _with_instructions(call: Call, place: FilePlace, first: int, most: int) -> Output:
     """A page of the file, and what people wrote down where it is."""
     files = [] if call.folders is None else await call.folders.new(call, place.real)
     if call.folders is None or not files:
@@ -90,20 +254,20 @@ async def _with_instructions(call: Call, place: Place, first: int, most: int) ->
         return await asyncio.to_thread(_page, place, first, most, call.limit, told)
 
 
-def _mode(place: Place) -> int | None:
+def _mode(place: FilePlace) -> int | None:
     try:
         return os.lstat(place.real).st_mode
     except OSError:
         return None
 
 
-def _missing(place: Place) -> str:
+def _missing(place: FilePlace) -> str:
     near = near_names(place)
     text = f"{printable(place.path)} does not exist."
     return f"{text} Did you mean one of these?\n" + "\n".join(near) if near else text
 
 
-def _listed(place: Place, first: int, most: int, room: int) -> Output:
+def _listed(place: FilePlace, first: int, most: int, room: int) -> Output:
     names = entries(place)
     shown = _fitting(names[first - 1 : first - 1 + most], room)
     more = first - 1 + len(shown) < len(names)
@@ -123,12 +287,12 @@ def _fitting(names: list[str], room: int) -> list[str]:
     return names[: max(1, sum(end <= room for end in ends))]
 
 
-def _sample(place: Place) -> bytes:
+def _sample(place: FilePlace) -> bytes:
     with opened(place) as file:
         return file.read(_SAMPLE)
 
 
-async def _attached(call: Call, place: Place, mime: str) -> Output:
+async def _attached(call: Call, place: FilePlace, mime: str) -> Output:
     data = await asyncio.to_thread(_whole, place, most_bytes(mime))
     url = data_url(mime, data)
     name = printable(place.path.name)
@@ -141,7 +305,7 @@ async def _attached(call: Call, place: Place, mime: str) -> Output:
     )
 
 
-def _whole(place: Place, most: int) -> bytes:
+def _whole(place: FilePlace, most: int) -> bytes:
     with opened(place) as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -152,7 +316,7 @@ def _whole(place: Place, most: int) -> bytes:
     return data
 
 
-def _page(place: Place, first: int, most: int, limit: ToolOutputConfig, told: Told) -> Output:
+def _page(place: FilePlace, first: int, most: int, limit: ToolOutputConfig, told: Told) -> Output:
     with opened(place) as file:
         # At least one line: else nobody would ever come to the end.
         lines = max(1, min(most, limit.max_lines - told.lines))
@@ -173,13 +337,13 @@ def _note(page: Page, first: int) -> str:
     return f"(Lines {first} to {last}{total}. {why}Go on with offset={last + 1}.)"
 
 
-def _framed(place: Place, kind: str, element: str, body: str, note: str) -> str:
+def _framed(place: FilePlace, kind: str, element: str, body: str, note: str) -> str:
     path = printable(place.path)
     return f"<path>{path}</path>\n<type>{kind}</type>\n<{element}>\n{body}\n\n{note}\n</{element}>"
 
 
 def _output(
-    place: Place, text: str, lines: list[str], *, is_cut: bool, loaded: Sequence[str] = ()
+    place: FilePlace, text: str, lines: list[str], *, is_cut: bool, loaded: Sequence[str] = ()
 ) -> Output:
     preview = "\n".join(lines[:_PREVIEWED])
     return Output(

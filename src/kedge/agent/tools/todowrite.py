@@ -6,10 +6,10 @@ import msgspec
 
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import Output, tool
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import Todo
 
 
-class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
+class TodoInput(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the list."""
 
     content: Annotated[
@@ -45,7 +45,7 @@ class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
     """,
 )
 async def todowrite(
-    call: Call, todos: Annotated[list[TodoItem], "The whole list, also what is done"]
+    call: Call, todos: Annotated[list[TodoInput], "The whole list, also what is done"]
 ) -> Output:
     await call.ask("todowrite", ["*"])
     listed: list[dict[str, str]] = [msgspec.to_builtins(todo) for todo in todos]

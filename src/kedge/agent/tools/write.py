@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.changing import change, new_file
-from kedge.agent.tools.contents import Found, Replacement
-from kedge.agent.tools.places import Place, place_of, printable
+from kedge.agent.tools.file_changes import Found, Replacement, change, new_file
+from kedge.agent.tools.paths import FilePlace, place_of, printable
 from kedge.agent.tools.tool import Output, tool
 from kedge.domain.text import utf8
 
@@ -32,7 +31,7 @@ async def write(
     place = place_of(call, filePath)
     data = utf8(content)
 
-    def plan(found: Mapping[Place, Found]) -> Sequence[Replacement]:
+    def plan(found: Mapping[FilePlace, Found]) -> Sequence[Replacement]:
         return [new_file(place, found[place], data)]
 
     (changed,) = await change(call, [place], plan, unseen=False)

@@ -1,33 +1,66 @@
-"""What sessions changed, as numbers and as text; read from objects, remembered, never stored."""
+"""What sessions changed, as numbers and as text; read from objects, cached, never stored."""
 
 import asyncio
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from kedge.domain.errors import SnapshotError
 from kedge.domain.sessions import FileDiff
-from kedge.domain.trees import TreeEntry
-from kedge.engine.diffs.archives import Archives
-from kedge.engine.diffs.bounded import Bounded
-from kedge.engine.diffs.net import net_changes, segments_by_path
-from kedge.engine.diffs.paths import find_path
-from kedge.engine.diffs.travel import Past
-from kedge.engine.undo.merging import Contents
+from kedge.domain.worktrees import TreeEntry
+from kedge.engine.diffs.compose import net_changes, segments_by_path
+from kedge.engine.diffs.history import Archives, Past
+from kedge.engine.revert.merge import Contents
+from kedge.engine.worktree_paths import find_path
 from kedge.snapshot.diffs.lines import count
-from kedge.snapshot.diffs.texts import file_diff
+from kedge.snapshot.diffs.patches import file_diff
 from kedge.snapshot.values import Change, Present, State
 from kedge.store.port import Store
-from kedge.store.verbs.changes import StoredChange
-from kedge.store.verbs.projects import project_of
-from kedge.store.verbs.spans import changes_of
+from kedge.store.queries.change_queries import changes_of
+from kedge.store.queries.changes import StoredChange
+from kedge.store.queries.projects import project_of
 
 if TYPE_CHECKING:
     from kedge.engine.session import Session
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Bounded(Generic[K, V]):
+    """Values by key, the ones used last; every method may be called by any thread."""
+
+    def __init__(self, room: int) -> None:
+        self._left = room
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The value, if it is still there."""
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: K, value: V, size: int = 1) -> None:
+        """Remember a value instead of the one before, and forget others until there is room."""
+        with self._lock:
+            _, freed = self._values.pop(key, (None, 0))
+            self._left += freed
+            self._values[key] = value, size
+            self._left -= size
+            while self._left < 0:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._left += freed
+
 
 _log = logging.getLogger(__name__)
 

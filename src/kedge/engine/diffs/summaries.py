@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kedge.domain.errors import SnapshotError
 from kedge.domain.sessions import SessionSummary
-from kedge.store.verbs.changes import StoredChange, family_changes
+from kedge.store.queries.changes import StoredChange, family_changes
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Counts

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 from kedge.domain.errors import FileChanged
 from kedge.engine.timeline.formats import declared_data, stored
-from kedge.engine.timeline.paths import NamedPaths
 from kedge.engine.timeline.timeline import UNPROTECTED, Timeline
-from kedge.snapshot.files.looking import is_same
+from kedge.engine.worktree_paths import NamedPaths
+from kedge.snapshot.files.reader import is_same
 from kedge.snapshot.files.steps import FileWork, RootedStep
 from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
-from kedge.store.script import Script, ScriptMaker
-from kedge.store.verbs.changes import (
+from kedge.store.queries.changes import (
     ChangeSource,
     Home,
     NewChange,
@@ -33,7 +32,8 @@ from kedge.store.verbs.changes import (
     get_seen,
     set_seen,
 )
-from kedge.store.verbs.timeline import begin_call, end_call, next_number
+from kedge.store.queries.timeline import begin_call, end_call, next_number
+from kedge.store.transaction import Script, ScriptMaker
 
 if TYPE_CHECKING:
     from kedge.engine.session import Session

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kedge.snapshot.files.steps import RootedStep, Step
+from kedge.snapshot.files.steps import FileStep, RootedStep
 from kedge.snapshot.values import Absent, Present, Reason, Snapshot, State, Uncovered
-from kedge.store.verbs.changes import StoredState
+from kedge.store.queries.changes import StoredState
 
 
 class _PathState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,7 +135,7 @@ def restored(state: StoredState) -> Present | Absent:
 
 
 def _read_step(written: _DeclaredStep) -> RootedStep:
-    step = Step(
+    step = FileStep(
         number=written.number,
         path=written.path,
         expect=_read(written.expect),

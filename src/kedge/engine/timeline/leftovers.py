@@ -16,17 +16,16 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from kedge.domain.errors import SnapshotError
-from kedge.engine.reverting.locking import lock_files
+from kedge.engine.revert.prepare import lock_files
 from kedge.engine.timeline.formats import declared_data, read_declared
 from kedge.engine.timeline.timeline import UNPROTECTED
-from kedge.snapshot.files.folders import remove_if_empty
-from kedge.snapshot.files.looking import is_same, look
-from kedge.snapshot.files.opening import FolderAbsent, FolderBlocked, Root
-from kedge.snapshot.files.recovering import clean_up
+from kedge.snapshot.files.reader import is_same, look_at
+from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.steps import RootedStep, taking_back
+from kedge.snapshot.files.writer import clean_up, remove_if_empty
 from kedge.snapshot.values import Absent, Present
-from kedge.store.verbs.projects import project_of
-from kedge.store.verbs.timeline import Call, clean_up_call, leftovers
+from kedge.store.queries.projects import project_of
+from kedge.store.queries.timeline import StoredCall, clean_up_call, leftovers
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -50,7 +49,7 @@ class PutInOrder:
 
 
 async def put_in_order(
-    stack: AsyncExitStack, engine: "Engine", call: Call, is_stored: IsStored
+    stack: AsyncExitStack, engine: "Engine", call: StoredCall, is_stored: IsStored
 ) -> PutInOrder:
     """Remove what a call left beside its files; nobody else writes these until the stack ends.
 
@@ -103,7 +102,7 @@ async def look_after_leftovers(engine: "Engine") -> None:
             _log.warning("%s: %s", os.fsdecode(step.real), reason)
 
 
-async def _look_after(engine: "Engine", call: Call) -> PutInOrder:
+async def _look_after(engine: "Engine", call: StoredCall) -> PutInOrder:
     is_stored = await stored_in(engine, call.worktree)
     states = read_declared(call.data)
     async with AsyncExitStack() as stack:
@@ -174,6 +173,6 @@ def _is_done(rooted: RootedStep) -> bool:
     step = rooted.step
     try:
         with Root(rooted.root) as root, root.folder(step.folder) as fd:
-            return is_same(look(fd, step.path.rpartition(b"/")[2]), step.want)
+            return is_same(look_at(fd, step.path.rpartition(b"/")[2]), step.want)
     except (FolderAbsent, FolderBlocked, FileNotFoundError, NotADirectoryError):
         return isinstance(step.want, Absent)

@@ -8,23 +8,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import DirectoryNotFound, RootBusy, SnapshotError
-from kedge.domain.roots import are_related
-from kedge.engine.owners import machine
+from kedge.domain.worktrees import are_related
+from kedge.engine.os_process import machine
 from kedge.engine.timeline.formats import snapshot_text
-from kedge.snapshot.files.locking import FileLocks
+from kedge.snapshot.files.locks import FileLocks
 from kedge.snapshot.values import Snapshot
-from kedge.store.script import Script
-from kedge.store.verbs.changes import Home
-from kedge.store.verbs.timeline import (
-    Call,
+from kedge.store.queries.changes import Home
+from kedge.store.queries.timeline import (
     CallKind,
     NewCall,
     Sample,
+    StoredCall,
     add_sample,
     calls_of_machine,
     samples_since,
     timeline_head,
 )
+from kedge.store.transaction import Script
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -51,7 +51,7 @@ class Taken:
         return None if self.snapshot is None else self.snapshot.id
 
 
-def home_of(call: Call) -> Home:
+def home_of(call: StoredCall) -> Home:
     """The part that a recorded call belongs to."""
     return Home(
         session_id=call.session_id,
@@ -117,7 +117,7 @@ class Timeline:
         """The snapshots of a worktree that were recorded from a number on."""
         return await self.store.scan(partial(samples_since, self.machine, worktree, since))
 
-    async def calls_around(self, worktree: str) -> list[Call]:
+    async def calls_around(self, worktree: str) -> list[StoredCall]:
         """The calls at work, now or lately, in roots that hold this one or lie in it."""
         calls = await self.store.scan(partial(calls_of_machine, self.machine))
         return [call for call in calls if are_related(call.worktree, worktree)]

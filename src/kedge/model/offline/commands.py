@@ -1,7 +1,18 @@
-"""What the offline model can be told to do, as values; how it is written is in `reading`."""
+"""What the offline model can be told to do, as values."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from kedge.domain import wire_errors
+from kedge.domain.providers import (
+    ModelApi,
+    ModelInfo,
+    ProviderInfo,
+    capabilities,
+    modalities,
+    model_info,
+)
+from kedge.model.port import ModelFailure
 
 # Tools that it calls.
 
@@ -105,7 +116,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
     name: str
@@ -171,7 +182,7 @@ class Fail:
 
 
 Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
-Calling: TypeAlias = Offered | Call
+Calling: TypeAlias = Offered | CallTool
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
 
@@ -196,3 +207,82 @@ class Line:
     times: int | None = 1
     """In how many steps it is done; None is forever."""
     pace: Pace | None = None
+
+
+PROVIDER = "kedge"
+MODEL = "offline"
+
+
+def offline_info() -> ModelInfo:
+    """The model; it has no limits, costs nothing, and takes files without looking at them."""
+    return model_info(
+        id=MODEL,
+        providerID=PROVIDER,
+        api=ModelApi(id=MODEL, url="", npm="kedge"),
+        name="Offline",
+        family="offline",
+        abilities=capabilities(
+            temperature=False,
+            reasoning=True,
+            attachment=True,
+            input=modalities(image=True, pdf=True),
+        ),
+    )
+
+
+def offline_provider() -> ProviderInfo:
+    """The provider of the offline model; it is always there."""
+    return ProviderInfo(
+        id=PROVIDER,
+        name="kedge",
+        source="custom",
+        env=[],
+        options={},
+        models={MODEL: offline_info()},
+    )
+
+
+_PASSING = {
+    "overloaded": (529, "The offline model plays an overloaded provider"),
+    "rate-limit": (429, "The offline model plays a provider whose rate limit is reached"),
+    "server": (500, "The offline model plays a provider with an internal error"),
+    "connection": (None, "The offline model plays a connection that could not be made"),
+    "cut": (None, "The offline model plays a connection that was lost in the middle"),
+}
+_LASTING = {
+    "request": wire_errors.api(
+        "The offline model plays a provider that refuses the request (fail request).",
+        statusCode=400,
+        isRetryable=False,
+    ),
+    "auth": wire_errors.provider_auth(
+        PROVIDER, "The offline model plays a provider that refuses the key (fail auth)."
+    ),
+    "context": wire_errors.context_overflow(
+        "The offline model plays a conversation that is too long for it (fail context)."
+    ),
+    "filter": wire_errors.content_filter(
+        "The offline model plays a provider whose filter stopped the answer (fail filter)."
+    ),
+    "length": wire_errors.output_length(),
+    "unknown": wire_errors.unknown(
+        "The offline model plays an error without a name (fail unknown)."
+    ),
+}
+FAULTS = (*_PASSING, *_LASTING)
+
+
+def fault(kind: str, after: int | None) -> ModelFailure:
+    """The failure that a kind names; `after` is what the provider would ask to wait, in ms."""
+    if kind in _LASTING:
+        return ModelFailure(_LASTING[kind])
+    status, message = _PASSING[kind]
+    failure = wire_errors.api(
+        f"{message} (fail {kind}).",
+        statusCode=status,
+        isRetryable=True,
+        responseHeaders=None if after is None else {"retry-after-ms": str(after)},
+    )
+    return ModelFailure(
+        failure, retryable=True, retry_after=None if after is None else after / 1000
+    )

@@ -8,11 +8,11 @@ import msgspec
 
 from kedge.agent import BUILTIN
 from kedge.agent.families import suited
-from kedge.config.redacting import redacted
+from kedge.config.display import redacted
 from kedge.domain.agents import AgentInfo
 from kedge.domain.errors import ModelNotFound
-from kedge.server.answers import Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, json
 from kedge.server.routing import Routes
 
 routes = Routes()
@@ -50,7 +50,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/agent", "app.agents", answer=list[AgentInfo])
-async def list_agents(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_agents(request: Request[NoQuery, NoBody]) -> Response:
     """The agents of the directory, the default one first."""
     return json(shown_agents((await request.surroundings()).agents.list()))
 
@@ -61,13 +61,13 @@ def shown_agents(agents: list[AgentInfo]) -> list[AgentInfo]:
 
 
 @routes.get("/experimental/tool/ids", "tool.ids", answer=list[str])
-async def list_tool_ids(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_tool_ids(request: Request[NoQuery, NoBody]) -> Response:
     """The names of the tools."""
     return json([tool.name for tool in BUILTIN])
 
 
 @routes.get("/experimental/tool", "tool.list", query=ToolQuery, answer=list[ToolItem])
-async def list_tools(request: Request[ToolQuery, NoBody]) -> Answer:
+async def list_tools(request: Request[ToolQuery, NoBody]) -> Response:
     """The tools that a model is offered, with their arguments as JSON schema."""
     tools = {tool.name: tool for tool in BUILTIN}
     with suppress(ModelNotFound):
@@ -79,12 +79,12 @@ async def list_tools(request: Request[ToolQuery, NoBody]) -> Answer:
 
 
 @routes.get("/command", "command.list", answer=list[Command])
-async def list_commands(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_commands(request: Request[NoQuery, NoBody]) -> Response:
     """The commands; this kedge runs none yet, so it lists none."""
     return json([])
 
 
 @routes.get("/skill", "app.skills", answer=list[Skill])
-async def list_skills(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_skills(request: Request[NoQuery, NoBody]) -> Response:
     """The skills; this kedge has none yet."""
     return json([])

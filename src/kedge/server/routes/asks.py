@@ -7,8 +7,8 @@ import msgspec
 from kedge.domain.errors import NotFound
 from kedge.domain.permissions import AllowedPermission, PermissionReply, PermissionRequest
 from kedge.domain.questions import QuestionRequest
-from kedge.server.answers import TRUE, Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import TRUE, Response, json
 from kedge.server.routing import Routes, always
 
 routes = Routes()
@@ -39,7 +39,7 @@ class AnswersBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/permission", "permission.list", answer=list[PermissionRequest])
-async def permissions(request: Request[NoQuery, NoBody]) -> Answer:
+async def permissions(request: Request[NoQuery, NoBody]) -> Response:
     """The permissions that sessions of a directory wait for, oldest first."""
     asks = request.backend.engine.asks
     return json(await asks.permissions(directory=request.directory))
@@ -48,7 +48,7 @@ async def permissions(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.post(
     "/permission/{requestID}/reply", "permission.reply", body=ReplyBody, answer=bool, grants=always
 )
-async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
+async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Response:
     """Allow something once or always, or reject it."""
     asks, body, id = request.backend.engine.asks, request.body, await _id(request, "per")
     await asks.reply_permission(id, body.reply, body.message, lasting=body.lasting)
@@ -62,7 +62,7 @@ async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Answer:
     answer=bool,
     grants=always,
 )
-async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Answer:
+async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Response:
     """The older way to reply to a permission."""
     id = request.id("per", "permissionID")
     session = await request.session()
@@ -72,7 +72,7 @@ async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Answer:
 
 
 @routes.get("/permission/allowed", "kedge.permission.allowed", answer=list[AllowedPermission])
-async def allowed_permissions(request: Request[NoQuery, NoBody]) -> Answer:
+async def allowed_permissions(request: Request[NoQuery, NoBody]) -> Response:
     """What was allowed with `always` in the project of the directory, and for how long."""
     project = (await request.known_place()).project
     return json(await request.backend.engine.asks.allowed(project.id))
@@ -81,7 +81,7 @@ async def allowed_permissions(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.delete(
     "/permission/allowed/{ruleID}", "kedge.permission.forget", answer=bool, grants=always
 )
-async def forget_permission(request: Request[NoQuery, NoBody]) -> Answer:
+async def forget_permission(request: Request[NoQuery, NoBody]) -> Response:
     """Ask again for what was allowed with `always`."""
     id, project = request.path["ruleID"], (await request.known_place()).project
     if not await request.backend.engine.asks.forget_allowed(project.id, id=id):
@@ -90,7 +90,7 @@ async def forget_permission(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.get("/question", "question.list", answer=list[QuestionRequest])
-async def questions(request: Request[NoQuery, NoBody]) -> Answer:
+async def questions(request: Request[NoQuery, NoBody]) -> Response:
     """The questions that sessions of a directory wait for, oldest first."""
     asks = request.backend.engine.asks
     return json(await asks.questions(directory=request.directory))
@@ -99,7 +99,7 @@ async def questions(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.post(
     "/question/{requestID}/reply", "question.reply", body=AnswersBody, answer=bool, grants=always
 )
-async def reply_question(request: Request[NoQuery, AnswersBody]) -> Answer:
+async def reply_question(request: Request[NoQuery, AnswersBody]) -> Response:
     """Answer questions."""
     asks = request.backend.engine.asks
     await asks.reply_question(await _id(request, "que"), request.body.answers)
@@ -107,7 +107,7 @@ async def reply_question(request: Request[NoQuery, AnswersBody]) -> Answer:
 
 
 @routes.post("/question/{requestID}/reject", "question.reject", answer=bool, grants=always)
-async def reject_question(request: Request[NoQuery, NoBody]) -> Answer:
+async def reject_question(request: Request[NoQuery, NoBody]) -> Response:
     """Say that questions will not be answered, which ends the turn."""
     await request.backend.engine.asks.reject_question(await _id(request, "que"))
     return TRUE

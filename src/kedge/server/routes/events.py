@@ -6,9 +6,9 @@ import msgspec
 
 from kedge.domain.errors import InvalidCursor
 from kedge.domain.events import EventFrame
-from kedge.server.answers import TRUE, Answer, Stream
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import TRUE, Response, Stream
 from kedge.server.routing import Routes
 from kedge.store.cursors import EventCursor
 
@@ -48,14 +48,14 @@ async def global_events(request: Request[After, NoBody]) -> Stream:
 
 
 @routes.post("/instance/dispose", "instance.dispose", answer=bool)
-async def dispose_instance(request: Request[NoQuery, NoBody]) -> Answer:
+async def dispose_instance(request: Request[NoQuery, NoBody]) -> Response:
     """Tell the listeners of a directory to start afresh; nothing that runs is touched."""
     await request.backend.streams.dispose(request.directory)
     return TRUE
 
 
 @routes.post("/global/dispose", "global.dispose", answer=bool)
-async def dispose_everything(request: Request[NoQuery, NoBody]) -> Answer:
+async def dispose_everything(request: Request[NoQuery, NoBody]) -> Response:
     """Tell all listeners to start afresh; nothing that runs is touched."""
     await request.backend.streams.dispose_all()
     return TRUE

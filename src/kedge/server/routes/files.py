@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kedge.engine.checkout import Status, Uncounted, changes
-from kedge.server.answers import Answer, incomplete, json
+from kedge.engine.files.git_status import Status, Uncounted, changes
 from kedge.server.finding import Kind, Match, find_files, find_text
 from kedge.server.paths import FileContent, FileNode, list_folder, read_content
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, incomplete, json
 from kedge.server.routing import Routes
-from kedge.snapshot.repository.asking import aside
+from kedge.snapshot.repository.git_cli import aside
 
 routes = Routes(reads_files=True)
 
@@ -61,19 +61,19 @@ class FileStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 @routes.get("/file", "file.list", query=PathQuery, answer=list[FileNode])
-async def list_files(request: Request[PathQuery, NoBody]) -> Answer:
+async def list_files(request: Request[PathQuery, NoBody]) -> Response:
     """The files and folders in a folder."""
     return json(await aside(partial(list_folder, request.directory, request.query.path)))
 
 
 @routes.get("/file/content", "file.read", query=PathQuery, answer=FileContent)
-async def read_file(request: Request[PathQuery, NoBody]) -> Answer:
+async def read_file(request: Request[PathQuery, NoBody]) -> Response:
     """What is in a file."""
     return json(await aside(partial(read_content, request.directory, request.query.path)))
 
 
 @routes.get("/file/status", "file.status", answer=list[FileStatus])
-async def file_status(request: Request[NoQuery, NoBody]) -> Answer:
+async def file_status(request: Request[NoQuery, NoBody]) -> Response:
     """The files that differ from the last commit."""
     found = await aside(partial(changes, request.directory))
     files = [
@@ -91,13 +91,13 @@ async def file_status(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.get("/find", "find.text", query=PatternQuery, answer=list[Match])
-async def find_lines(request: Request[PatternQuery, NoBody]) -> Answer:
+async def find_lines(request: Request[PatternQuery, NoBody]) -> Response:
     """Lines of files that match a regular expression."""
     return json(await find_text(request.directory, request.query.pattern))
 
 
 @routes.get("/find/file", "find.files", query=FilesQuery, answer=list[str])
-async def find_names(request: Request[FilesQuery, NoBody]) -> Answer:
+async def find_names(request: Request[FilesQuery, NoBody]) -> Response:
     """Files and folders whose paths are like the query, the best first."""
     query = request.query
     kinds: list[Kind] = ["file", "directory"] if query.dirs == "true" else ["file"]
@@ -108,6 +108,6 @@ async def find_names(request: Request[FilesQuery, NoBody]) -> Answer:
 
 
 @routes.get("/find/symbol", "find.symbols", query=SymbolQuery, answer=list[dict[str, Any]])
-async def find_symbols(request: Request[SymbolQuery, NoBody]) -> Answer:
+async def find_symbols(request: Request[SymbolQuery, NoBody]) -> Response:
     """Symbols of the code: none, as kedge runs no language server."""
     return json([])

@@ -9,21 +9,21 @@ import msgspec
 
 from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.sessions import FileDiff, SessionInfo, Tail
-from kedge.domain.trees import TreeEntry
 from kedge.domain.values import Value
+from kedge.domain.worktrees import TreeEntry
+from kedge.engine.json_views import shown
 from kedge.engine.session import Session
-from kedge.engine.texts import shown
-from kedge.server.answers import Answer, json
 from kedge.server.errors import BadRequest
 from kedge.server.paths import LARGEST_FILE, FileContent, content_of
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
-from kedge.server.routes.listing import next_page
+from kedge.server.responses import Response, json
+from kedge.server.routes.session_lists import next_page
 from kedge.server.routing import Routes
 
 routes = Routes()
 
 
-class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
+class SessionDiffQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What part of the session; by default all of it."""
 
     messageID: str | None = None
@@ -66,8 +66,10 @@ class SearchMatch(Value, frozen=True, kw_only=True):
     excerpt: str
 
 
-@routes.get("/session/{sessionID}/diff", "session.diff", query=DiffQuery, answer=list[FileDiff])
-async def diff(request: Request[DiffQuery, NoBody]) -> Answer:
+@routes.get(
+    "/session/{sessionID}/diff", "session.diff", query=SessionDiffQuery, answer=list[FileDiff]
+)
+async def diff(request: Request[SessionDiffQuery, NoBody]) -> Response:
     """What a session changed in files: in all, in one message, or in a stretch of messages."""
     query = request.query
     for name, id in (("messageID", query.messageID), ("from", query.since), ("until", query.until)):
@@ -81,7 +83,7 @@ async def diff(request: Request[DiffQuery, NoBody]) -> Answer:
         return json([])
 
 
-async def _stretch(request: Request[DiffQuery, NoBody]) -> Answer:
+async def _stretch(request: Request[SessionDiffQuery, NoBody]) -> Response:
     query = request.query
     if query.until is None or query.messageID is not None:
         raise BadRequest("give messageID, or until with or without from", "Query")
@@ -91,7 +93,7 @@ async def _stretch(request: Request[DiffQuery, NoBody]) -> Answer:
 @routes.get(
     "/session/{sessionID}/tree", "kedge.session.tree", query=PastQuery, answer=list[TreeEntry]
 )
-async def tree(request: Request[PastQuery, NoBody]) -> Answer:
+async def tree(request: Request[PastQuery, NoBody]) -> Response:
     """What lay in a folder as of a message."""
     id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
     session, path = await _past(request)
@@ -99,7 +101,7 @@ async def tree(request: Request[PastQuery, NoBody]) -> Answer:
 
 
 @routes.get("/session/{sessionID}/file", "kedge.session.file", query=PastQuery, answer=FileContent)
-async def file(request: Request[PastQuery, NoBody]) -> Answer:
+async def file(request: Request[PastQuery, NoBody]) -> Response:
     """What a file held as of a message, or where a symlink pointed."""
     id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
     session, path = await _past(request)
@@ -110,7 +112,7 @@ async def file(request: Request[PastQuery, NoBody]) -> Answer:
 
 
 @routes.get("/session/{sessionID}/tails", "kedge.session.tails", answer=list[Tail])
-async def tails(request: Request[NoQuery, NoBody]) -> Answer:
+async def tails(request: Request[NoQuery, NoBody]) -> Response:
     """What final reverts took out of a session, oldest first."""
     return json(await (await request.session()).tails())
 
@@ -118,14 +120,14 @@ async def tails(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.post(
     "/session/{sessionID}/tails/{tailID}/restore", "kedge.session.tails.restore", answer=SessionInfo
 )
-async def restore_tail(request: Request[NoQuery, NoBody]) -> Answer:
+async def restore_tail(request: Request[NoQuery, NoBody]) -> Response:
     """Make a new session with a tail and all that was before it; files are not touched."""
     id = request.id("tail", "tailID")
     return json(await shown(await (await request.session()).restore_tail(id)))
 
 
 @routes.get("/search", "kedge.search", query=SearchQuery, answer=list[SearchMatch])
-async def search(request: Request[SearchQuery, NoBody]) -> Answer:
+async def search(request: Request[SearchQuery, NoBody]) -> Response:
     """Where words are found in titles, messages and tool calls, title matches first."""
     query = request.query
     everywhere = query.scope == "all"

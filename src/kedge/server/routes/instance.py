@@ -1,5 +1,7 @@
-"""What surrounds a server: its folders, its log, and the parts of OpenCode that kedge lacks."""
+"""The server itself: health, its API description, configuration, folders, log."""
 
+import asyncio
+import functools
 import logging
 import re
 from collections.abc import Mapping
@@ -7,12 +9,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from kedge.config.display import HIDDEN, printable, redacted, shortened
 from kedge.config.files import config_home_of, home_of
-from kedge.config.naming import printable, shortened
-from kedge.config.redacting import HIDDEN, redacted
+from kedge.config.load import load_own_config
+from kedge.config.values import Config
 from kedge.domain import wire
-from kedge.server.answers import TRUE, Answer, json
+from kedge.domain.errors import StoreError
+from kedge.server import openapi
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import TRUE, Response, json, json_text
 from kedge.server.routing import Routes
 
 routes = Routes()
@@ -74,7 +79,7 @@ class Console(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/path", "path.get", answer=Paths)
-async def get_paths(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_paths(request: Request[NoQuery, NoBody]) -> Response:
     """The directory, its worktree, and the folders of configuration and data."""
     place = await request.known_place()
     environ = request.backend.agent.environ
@@ -90,7 +95,7 @@ async def get_paths(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.post("/log", "app.log", body=LogLine, answer=bool)
-async def write_log(request: Request[NoQuery, LogLine]) -> Answer:
+async def write_log(request: Request[NoQuery, LogLine]) -> Response:
     """Write a line into the server's log."""
     said = request.body
     _client_log.log(_LEVELS[said.level], "%s", log_text(said))
@@ -112,7 +117,7 @@ def _without_secret(found: re.Match[str]) -> str:
 
 
 @routes.get("/mcp", "mcp.status", answer=dict[str, McpStatus])
-async def list_mcp(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_mcp(request: Request[NoQuery, NoBody]) -> Response:
     """The MCP servers that are configured; none of them runs."""
     servers = (await request.surroundings()).config.raw.get("mcp")
     found: Mapping[str, Any] = servers if isinstance(servers, dict) else {}
@@ -126,13 +131,13 @@ def _mcp_status(server: object) -> McpStatus:
 
 
 @routes.get("/lsp", "lsp.status", answer=list[dict[str, Any]])
-async def list_lsp(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_lsp(request: Request[NoQuery, NoBody]) -> Response:
     """The language servers that run: kedge runs none."""
     return json([])
 
 
 @routes.get("/formatter", "formatter.status", answer=list[dict[str, Any]])
-async def list_formatters(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_formatters(request: Request[NoQuery, NoBody]) -> Response:
     """The formatters that run: kedge runs none."""
     return json([])
 
@@ -140,25 +145,25 @@ async def list_formatters(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.get(
     "/experimental/capabilities", "experimental.capabilities.get", answer=ServerCapabilities
 )
-async def get_capabilities(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_capabilities(request: Request[NoQuery, NoBody]) -> Response:
     """What the server can do that not every server can."""
     return json(ServerCapabilities(backgroundSubagents=False))
 
 
 @routes.get("/experimental/console", "experimental.console.get", answer=Console)
-async def get_console(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_console(request: Request[NoQuery, NoBody]) -> Response:
     """The organisation at OpenCode that models belong to: none."""
     return json(Console(consoleManagedProviders=[], switchableOrgCount=0))
 
 
 @routes.get("/experimental/resource", "experimental.resource.list", answer=dict[str, Any])
-async def list_resources(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_resources(request: Request[NoQuery, NoBody]) -> Response:
     """What MCP servers offer to read: nothing, as none runs."""
     return json({})
 
 
 @routes.get("/experimental/workspace", "experimental.workspace.list", answer=list[dict[str, Any]])
-async def list_workspaces(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_workspaces(request: Request[NoQuery, NoBody]) -> Response:
     """Places on other machines: kedge has none."""
     return json([])
 
@@ -168,6 +173,76 @@ async def list_workspaces(request: Request[NoQuery, NoBody]) -> Answer:
     "experimental.workspace.status",
     answer=list[dict[str, Any]],
 )
-async def list_workspace_statuses(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_workspace_statuses(request: Request[NoQuery, NoBody]) -> Response:
     """How the connections to places on other machines do: there are none."""
     return json([])
+
+
+_SCHEMA = {"$schema": "https://opencode.ai/config.json"}
+"""What editors check such a file with."""
+
+
+@routes.get("/config", "config.get", answer=dict[str, Any])
+async def get_config(request: Request[NoQuery, NoBody]) -> Response:
+    """What holds in the directory, as far as its files can be read; `notices` says what is ignored,
+    and why."""
+    config = (await request.surroundings()).config
+    name = request.backend.agent.environ.get("USER") or "unknown"
+    always = {"command": {}, "plugin": [], "username": name, "mode": {}, "agent": {}}
+    return json({**_SCHEMA, **always, **_shown(config)})
+
+
+@routes.get("/global/config", "global.config.get", answer=dict[str, Any])
+async def get_own_config(request: Request[NoQuery, NoBody]) -> Response:
+    """What the user's own files say, which holds in every directory."""
+    config = await asyncio.to_thread(load_own_config, request.backend.agent.environ)
+    return json({**_SCHEMA, **_shown(config)})
+
+
+def _shown(config: Config) -> Mapping[str, Any]:
+    notices = {"notices": list(config.notices)} if config.notices else {}
+    return {**redacted(config.raw), **notices}
+
+
+_PATIENCE = 5.0
+"""Seconds in which the database has to answer."""
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether the server can do its work."""
+
+    healthy: bool
+    version: str
+    message: str | None = None
+    """What is wrong, if something is."""
+
+
+# Without a `pid`, by which clients tell a server of OpenCode's next protocol.
+@routes.get("/api/health", "v2.health.get", answer=Health)
+@routes.get("/global/health", "global.health", answer=Health)
+async def health(request: Request[NoQuery, NoBody]) -> Response:
+    """Whether the server answers and has its database, and its version; 503 if it has not."""
+    engine = request.backend.engine
+    try:
+        engine.store.check()
+        async with asyncio.timeout(_PATIENCE):
+            await engine.events.head()
+    except StoreError as error:
+        return json(Health(False, engine.version, str(error)), 503)
+    except TimeoutError:
+        return json(Health(False, engine.version, "the database does not answer"), 503)
+    return json(Health(True, engine.version))
+
+
+@routes.get("/doc", "kedge.doc", answer=dict[str, Any])
+async def description(request: Request[NoQuery, NoBody]) -> Response:
+    """This description, in OpenAPI 3.1."""
+    return json_text(await asyncio.to_thread(_described, request.backend.engine.version))
+
+
+@functools.cache
+def _described(version: str) -> str:
+    # Those routes include this one.
+    from kedge.server.routes import ALL
+
+    return wire.encode(openapi.describe(ALL, version))

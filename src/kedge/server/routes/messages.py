@@ -7,11 +7,11 @@ import msgspec
 from kedge.domain.errors import MessageNotFound, SessionNotFound
 from kedge.domain.messages import MessageWithParts
 from kedge.domain.parts import Part
-from kedge.engine.inputs import MAX_LIMIT
-from kedge.engine.texts import message_text, message_texts
-from kedge.server.answers import TRUE, Answer, json, json_bytes, json_text
+from kedge.engine.json_views import message_text, message_texts
+from kedge.engine.validation import MAX_LIMIT
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import TRUE, Response, json, json_bytes, json_text
 from kedge.server.routing import Routes, always
 
 routes = Routes()
@@ -34,7 +34,7 @@ class MessagesQuery(msgspec.Struct, frozen=True, kw_only=True):
     query=MessagesQuery,
     answer=list[MessageWithParts],
 )
-async def list_messages(request: Request[MessagesQuery, NoBody]) -> Answer:
+async def list_messages(request: Request[MessagesQuery, NoBody]) -> Response:
     """The messages of a session with their parts, oldest first."""
     query = request.query
     if query.limit < 0:
@@ -54,7 +54,7 @@ async def list_messages(request: Request[MessagesQuery, NoBody]) -> Answer:
 
 
 @routes.get("/session/{sessionID}/message/{messageID}", "session.message", answer=MessageWithParts)
-async def get_message(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_message(request: Request[NoQuery, NoBody]) -> Response:
     """One message with its parts."""
     id = request.id("msg", "messageID")
     try:
@@ -65,7 +65,7 @@ async def get_message(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.delete("/session/{sessionID}/message/{messageID}", "session.deleteMessage", answer=bool)
-async def delete_message(request: Request[NoQuery, NoBody]) -> Answer:
+async def delete_message(request: Request[NoQuery, NoBody]) -> Response:
     """Remove a message and its parts; files stay as they are."""
     id = request.id("msg", "messageID")
     await (await request.session()).remove_message(id)
@@ -73,7 +73,7 @@ async def delete_message(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.delete("/session/{sessionID}/message/{messageID}/part/{partID}", "part.delete", answer=bool)
-async def delete_part(request: Request[NoQuery, NoBody]) -> Answer:
+async def delete_part(request: Request[NoQuery, NoBody]) -> Response:
     """Remove a part of a message."""
     message_id, id = request.id("msg", "messageID"), request.id("prt", "partID")
     await (await request.session()).remove_part(message_id, id)
@@ -88,7 +88,7 @@ async def delete_part(request: Request[NoQuery, NoBody]) -> Answer:
     answer=Part,
     grants=always,
 )
-async def update_part(request: Request[NoQuery, Part]) -> Answer:
+async def update_part(request: Request[NoQuery, Part]) -> Response:
     """Store a part, new or changed."""
     part = request.body
     message_id, id = request.id("msg", "messageID"), request.id("prt", "partID")

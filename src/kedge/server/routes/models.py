@@ -6,12 +6,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from kedge.config.redacting import redacted
+from kedge.config.display import redacted
 from kedge.domain.providers import ModelApi, ModelInfo, ProviderInfo
 from kedge.model.catalog import Catalog
-from kedge.model.known import KNOWN
-from kedge.server.answers import Answer, json
+from kedge.model.registry import KNOWN
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, json
 from kedge.server.routing import Routes
 
 routes = Routes()
@@ -44,24 +44,24 @@ class LoginMethod(msgspec.Struct, frozen=True):
 
 
 @routes.get("/config/providers", "config.providers", answer=Providers)
-async def list_connected_providers(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_connected_providers(request: Request[NoQuery, NoBody]) -> Response:
     """The providers that can be asked, with their models."""
     catalog = (await request.surroundings()).catalog
     return await asyncio.to_thread(_connected, catalog)
 
 
-def _connected(catalog: Catalog) -> Answer:
+def _connected(catalog: Catalog) -> Response:
     return json(Providers(providers=shown_providers(catalog), default=catalog.defaults()))
 
 
 @routes.get("/provider", "provider.list", answer=AllProviders)
-async def list_providers(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_providers(request: Request[NoQuery, NoBody]) -> Response:
     """The providers that can be asked, and those that only lack a key."""
     catalog = (await request.surroundings()).catalog
     return await asyncio.to_thread(_all, catalog)
 
 
-def _all(catalog: Catalog) -> Answer:
+def _all(catalog: Catalog) -> Response:
     found = shown_providers(catalog)
     connected = [each.id for each in found]
     return json(
@@ -72,7 +72,7 @@ def _all(catalog: Catalog) -> Answer:
 
 
 @routes.get("/provider/auth", "provider.auth", answer=dict[str, list[LoginMethod]])
-async def list_logins(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_logins(request: Request[NoQuery, NoBody]) -> Response:
     """How each provider is connected: by a variable or the configuration, as kedge keeps no
     keys."""
     catalog = (await request.surroundings()).catalog

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from kedge.server.answers import Answer, json
 from kedge.server.overview import TO_CONFIGURE, Overview, overview_of
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, json
 from kedge.server.routing import Routes
 
 routes = Routes()
@@ -59,14 +59,14 @@ _HEADERS = (
 
 
 @routes.get("/", "kedge.overview", answer=Overview)
-async def get_overview(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_overview(request: Request[NoQuery, NoBody]) -> Response:
     """What this server is, who answers, what is ignored, how to attach; for browsers a page."""
     host = request.headers.get(b"host", b"").decode("latin-1")
     # As the client reached it; what is no name of a machine is not put into a command.
     url = f"http://{host}" if _HOST.fullmatch(host) else "URL"
     found = await overview_of(request.backend, await request.known_place(), url)
     if b"text/html" in request.headers.get(b"accept", b"").lower():
-        return Answer(_page(found).encode(), 200, b"text/html; charset=utf-8", _HEADERS)
+        return Response(_page(found).encode(), 200, b"text/html; charset=utf-8", _HEADERS)
     return json(found, headers=[("vary", "Accept")])
 
 

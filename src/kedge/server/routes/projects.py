@@ -4,8 +4,8 @@ import msgspec
 
 from kedge.domain.errors import ProjectNotFound
 from kedge.domain.projects import Project, ProjectCommands, ProjectIcon
-from kedge.server.answers import Answer, json
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, json
 from kedge.server.routing import Routes, always
 
 routes = Routes()
@@ -26,7 +26,7 @@ class ProjectDirectory(msgspec.Struct, frozen=True):
 
 
 @routes.get("/project", "project.list", answer=list[Project])
-async def list_projects(request: Request[NoQuery, NoBody]) -> Answer:
+async def list_projects(request: Request[NoQuery, NoBody]) -> Response:
     """All projects that were ever worked in."""
     settings = request.backend.settings
     found = await request.backend.engine.projects.list()
@@ -34,7 +34,7 @@ async def list_projects(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.get("/project/current", "project.current", answer=Project)
-async def current_project(request: Request[NoQuery, NoBody]) -> Answer:
+async def current_project(request: Request[NoQuery, NoBody]) -> Response:
     """The project of the directory."""
     return json((await request.known_place()).project)
 
@@ -42,7 +42,7 @@ async def current_project(request: Request[NoQuery, NoBody]) -> Answer:
 @routes.patch(
     "/project/{projectID}", "project.update", body=ProjectPatch, answer=Project, grants=always
 )
-async def update_project(request: Request[NoQuery, ProjectPatch]) -> Answer:
+async def update_project(request: Request[NoQuery, ProjectPatch]) -> Response:
     """Change how a project is called and drawn, and what starts it."""
     said, projects = request.body, request.backend.engine.projects
     project = await projects.get(request.path["projectID"])
@@ -56,7 +56,7 @@ async def update_project(request: Request[NoQuery, ProjectPatch]) -> Answer:
 @routes.get(
     "/project/{projectID}/directories", "project.directories", answer=list[ProjectDirectory]
 )
-async def project_directories(request: Request[NoQuery, NoBody]) -> Answer:
+async def project_directories(request: Request[NoQuery, NoBody]) -> Response:
     """The checkouts of a project, the main one first; none of a project that there is not."""
     try:
         project = await request.backend.engine.projects.get(request.path["projectID"])

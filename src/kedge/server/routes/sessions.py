@@ -6,14 +6,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from kedge.domain.permissions import PermissionRule
-from kedge.domain.sessions import ModelRef, SessionInfo
-from kedge.domain.status import SessionStatus
-from kedge.domain.todos import Todo
+from kedge.domain.sessions import ModelRef, SessionInfo, SessionStatus, Todo
+from kedge.engine.json_views import child_session_texts, fork_session_texts, session_text, shown
 from kedge.engine.session import Session
-from kedge.engine.texts import child_session_texts, fork_session_texts, session_text, shown
-from kedge.server.answers import TRUE, Answer, json, json_text
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
-from kedge.server.routes.listing import allowed
+from kedge.server.responses import TRUE, Response, json, json_text
+from kedge.server.routes.session_lists import allowed
 from kedge.server.routing import Routes
 
 routes = Routes()
@@ -68,7 +66,7 @@ def _permits(body: CreateBody | UpdateBody) -> bool:
     answer=SessionInfo,
     grants=_permits,
 )
-async def create_session(request: Request[NoQuery, CreateBody]) -> Answer:
+async def create_session(request: Request[NoQuery, CreateBody]) -> Response:
     """Make a session in the directory of the request."""
     engine, body = request.backend.engine, request.body
     directory = request.directory
@@ -88,7 +86,7 @@ async def create_session(request: Request[NoQuery, CreateBody]) -> Answer:
 
 
 @routes.get("/session/status", "session.status", answer=dict[str, SessionStatus])
-async def session_status(request: Request[NoQuery, NoBody]) -> Answer:
+async def session_status(request: Request[NoQuery, NoBody]) -> Response:
     """What sessions are doing, by id; those that do nothing are left out."""
     running = await request.backend.engine.runs.statuses()
     allows = request.backend.settings.allows
@@ -96,7 +94,7 @@ async def session_status(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.get("/session/{sessionID}", "session.get", answer=SessionInfo)
-async def get_session(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_session(request: Request[NoQuery, NoBody]) -> Response:
     """One session."""
     return json_text(await session_text(request.backend.engine, await request.session_id()))
 
@@ -108,7 +106,7 @@ async def get_session(request: Request[NoQuery, NoBody]) -> Answer:
     answer=SessionInfo,
     grants=_permits,
 )
-async def update_session(request: Request[NoQuery, UpdateBody]) -> Answer:
+async def update_session(request: Request[NoQuery, UpdateBody]) -> Response:
     """Change a session's title, metadata or permissions, or put it into the archive."""
     body = request.body
     session = await request.session()
@@ -123,7 +121,7 @@ async def update_session(request: Request[NoQuery, UpdateBody]) -> Answer:
 
 
 @routes.delete("/session/{sessionID}", "session.delete", answer=bool)
-async def delete_session(request: Request[NoQuery, NoBody]) -> Answer:
+async def delete_session(request: Request[NoQuery, NoBody]) -> Response:
     """Remove a session and its subtasks; it can be restored for some days."""
     session = await request.session()
     if request.backend.settings.root is not None:
@@ -133,7 +131,7 @@ async def delete_session(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.post("/session/{sessionID}/restore", "kedge.session.restore", answer=SessionInfo)
-async def restore_session(request: Request[NoQuery, NoBody]) -> Answer:
+async def restore_session(request: Request[NoQuery, NoBody]) -> Response:
     """Bring a removed session back, with its subtasks."""
     id = request.id("ses", "sessionID")
     if request.backend.settings.root is not None:
@@ -142,7 +140,7 @@ async def restore_session(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.get("/session/{sessionID}/children", "session.children", answer=list[SessionInfo])
-async def children(request: Request[NoQuery, NoBody]) -> Answer:
+async def children(request: Request[NoQuery, NoBody]) -> Response:
     """The subtasks of a session."""
     id = await request.session_id()
     found = await child_session_texts(request.backend.engine, id)
@@ -150,13 +148,13 @@ async def children(request: Request[NoQuery, NoBody]) -> Answer:
 
 
 @routes.get("/session/{sessionID}/todo", "session.todo", answer=list[Todo])
-async def todos(request: Request[NoQuery, NoBody]) -> Answer:
+async def todos(request: Request[NoQuery, NoBody]) -> Response:
     """The todo list of a session."""
     return json(await (await request.session()).todos())
 
 
 @routes.get("/session/{sessionID}/forks", "kedge.session.forks", answer=list[SessionInfo])
-async def forks(request: Request[NoQuery, NoBody]) -> Answer:
+async def forks(request: Request[NoQuery, NoBody]) -> Response:
     """The sessions that were forked from a session."""
     id = await request.session_id()
     found = await fork_session_texts(request.backend.engine, id)
@@ -170,7 +168,7 @@ async def forks(request: Request[NoQuery, NoBody]) -> Answer:
     body_may_be_absent=True,
     answer=SessionInfo,
 )
-async def fork_session(request: Request[NoQuery, ForkBody]) -> Answer:
+async def fork_session(request: Request[NoQuery, ForkBody]) -> Response:
     """Make a new session with everything before a message, or with everything."""
     before = request.body.messageID
     if before is not None:
@@ -200,5 +198,5 @@ async def _check_deleted(request: Request[NoQuery, NoBody], id: str) -> None:
         request.backend.settings.check_root(found.directory)
 
 
-async def _answer(session: Session) -> Answer:
+async def _answer(session: Session) -> Response:
     return json(await shown(session))

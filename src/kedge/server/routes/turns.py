@@ -8,14 +8,13 @@ import msgspec
 from kedge.agent import PromptOptions
 from kedge.domain import wire
 from kedge.domain.errors import SessionNotFound, TooLarge
-from kedge.domain.extras import plain
 from kedge.domain.messages import MessageModel, MessageWithParts, OutputFormat
 from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskModel
-from kedge.domain.values import Value
+from kedge.domain.values import Value, plain
 from kedge.engine.session import Session
-from kedge.server.answers import NOTHING, TRUE, Answer, json
 from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.responses import NOTHING, TRUE, Response, json
 from kedge.server.routing import Routes, always
 
 routes = Routes()
@@ -123,7 +122,7 @@ class ShellBody(msgspec.Struct, frozen=True, kw_only=True):
     answer=MessageWithParts,
     grants=always,
 )
-async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
+async def prompt(request: Request[NoQuery, PromptBody]) -> Response:
     """Ask, and wait for the answer: the last message of it.
 
     A client that goes away does not stop the turn. A prompt whose `messageID` is there already is
@@ -145,7 +144,7 @@ async def prompt(request: Request[NoQuery, PromptBody]) -> Answer:
     status=204,
     grants=always,
 )
-async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
+async def prompt_async(request: Request[NoQuery, PromptBody]) -> Response:
     """Ask, and hear of the answer as events."""
     parts, options = request.body.prompt(), request.body.options()
     await request.backend.agent.submit(await _session(request), parts, **options)
@@ -159,7 +158,7 @@ async def prompt_async(request: Request[NoQuery, PromptBody]) -> Answer:
     answer=MessageWithParts,
     grants=always,
 )
-async def shell(request: Request[NoQuery, ShellBody]) -> Answer:
+async def shell(request: Request[NoQuery, ShellBody]) -> Response:
     """Run a person's own command, and wait for its end."""
     body = request.body
     answer = await request.backend.agent.shell(
@@ -174,7 +173,7 @@ async def shell(request: Request[NoQuery, ShellBody]) -> Answer:
 
 
 @routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
-async def abort(request: Request[NoQuery, NoBody]) -> Answer:
+async def abort(request: Request[NoQuery, NoBody]) -> Response:
     """Stop what runs in a session; answers when it is idle, or after ten seconds."""
     # What is not there does not run, which is all that was asked for.
     with suppress(SessionNotFound):
@@ -195,5 +194,5 @@ def _message_id(given: str | None) -> str | None:
     return None if given is None else checked_id("msg", given, "messageID")
 
 
-def _uncompressed(answer: MessageWithParts) -> Answer:
-    return Answer(wire.encode(answer).encode(), may_be_compressed=False)
+def _uncompressed(answer: MessageWithParts) -> Response:
+    return Response(wire.encode(answer).encode(), may_be_compressed=False)

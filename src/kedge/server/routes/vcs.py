@@ -5,27 +5,27 @@ from typing import Annotated
 
 import msgspec
 
-from kedge.engine.checkout import (
+from kedge.engine.files.git_status import (
     Branches,
-    Change,
     Changes,
+    CheckoutChange,
     Mode,
     branches,
     changes,
     patches,
     raw_patch,
 )
-from kedge.server.answers import Answer, incomplete, json
 from kedge.server.requests import NoBody, NoQuery, Request
+from kedge.server.responses import Response, incomplete, json
 from kedge.server.routing import Routes
-from kedge.snapshot.repository.asking import aside
+from kedge.snapshot.repository.git_cli import aside
 
 routes = Routes(reads_files=True)
 
 _DIFF = "text/x-diff; charset=utf-8"
 
 
-class DiffQuery(msgspec.Struct, frozen=True):
+class VcsDiffQuery(msgspec.Struct, frozen=True):
     """What to compare the directory with: the last commit, or the default branch."""
 
     mode: Mode
@@ -34,7 +34,7 @@ class DiffQuery(msgspec.Struct, frozen=True):
 
 
 @routes.get("/vcs", "vcs.get", answer=Branches)
-async def get_branches(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_branches(request: Request[NoQuery, NoBody]) -> Response:
     """The branch that is checked out, and the one that others begin with."""
     directory = request.directory
     found = await aside(partial(branches, directory))
@@ -42,14 +42,14 @@ async def get_branches(request: Request[NoQuery, NoBody]) -> Answer:
     return json(found)
 
 
-@routes.get("/vcs/status", "vcs.status", answer=list[Change])
-async def get_status(request: Request[NoQuery, NoBody]) -> Answer:
+@routes.get("/vcs/status", "vcs.status", answer=list[CheckoutChange])
+async def get_status(request: Request[NoQuery, NoBody]) -> Response:
     """The files that differ from the last commit."""
     return _told(await aside(partial(changes, request.directory)))
 
 
-@routes.get("/vcs/diff", "vcs.diff", query=DiffQuery, answer=list[Change])
-async def get_diff(request: Request[DiffQuery, NoBody]) -> Answer:
+@routes.get("/vcs/diff", "vcs.diff", query=VcsDiffQuery, answer=list[CheckoutChange])
+async def get_diff(request: Request[VcsDiffQuery, NoBody]) -> Response:
     """What differs from the last commit or the default branch, as a patch for each file."""
     query = request.query
     found = partial(patches, request.directory, query.mode, query.context)
@@ -57,12 +57,12 @@ async def get_diff(request: Request[DiffQuery, NoBody]) -> Answer:
 
 
 @routes.get("/vcs/diff/raw", "vcs.diff.raw", answer=bytes, media_type=_DIFF)
-async def get_raw_diff(request: Request[NoQuery, NoBody]) -> Answer:
+async def get_raw_diff(request: Request[NoQuery, NoBody]) -> Response:
     """What differs from the last commit, as one patch."""
     patch, is_incomplete = await aside(partial(raw_patch, request.directory))
     headers = tuple((name.encode(), value.encode()) for name, value in incomplete(is_incomplete))
-    return Answer(patch, type=_DIFF.encode(), headers=headers)
+    return Response(patch, type=_DIFF.encode(), headers=headers)
 
 
-def _told(found: Changes) -> Answer:
+def _told(found: Changes) -> Response:
     return json(found.files, headers=incomplete(found.is_incomplete))

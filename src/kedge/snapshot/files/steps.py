@@ -1,16 +1,48 @@
-"""A step, the place where it does its work, and the words for why it could not."""
+"""A step, the folder it works in, its temporary names, and why it could not be done."""
 
 import errno
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from kedge.domain.errors import PathRefused
-from kedge.snapshot.files import names
-from kedge.snapshot.files.looking import is_same, look
+from kedge.domain.errors import InvariantBroken, PathRefused
+from kedge.snapshot.files.reader import is_same, look_at
 from kedge.snapshot.values import Outcome, Present, Result, State
+
+_TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# What the file systems of Linux and macOS hold.
+_LONGEST = 255
+
+
+def is_own_name(name: bytes) -> bool:
+    """Whether a file of this name is one of kedge's own, or posing as one."""
+    return name.startswith(b".kedge-") and name.endswith(b"~")
+
+
+def temporary_name(tag: str, number: int) -> bytes:
+    """Where new content is written; what is found there after a crash is of no value."""
+    return f".kedge-{_checked(tag)}-{number}~".encode()
+
+
+def aside_name(tag: str, number: int) -> bytes:
+    """Where replaced content waits to be compared; it may be the only copy there is."""
+    return f".kedge-{_checked(tag)}-{number}-old~".encode()
+
+
+def kept_name(name: bytes, tag: str, number: int) -> bytes:
+    """Where somebody's bytes go that cannot go back in place: beside it, for them to see."""
+    suffix = f".kedge-{_checked(tag)}-{number}".encode()
+    return name[: _LONGEST - len(suffix)] + suffix
+
+
+def _checked(tag: str) -> str:
+    if not _TAG.fullmatch(tag):
+        raise InvariantBroken(f"not usable in a file name: {tag!r}")
+    return tag
+
 
 IN_THE_WAY = "a temporary file of an interrupted run is in the way"
 
@@ -44,7 +76,7 @@ class CannotWrite(Exception):
     """The path cannot be written as it should be; the message says why."""
 
 
-class Copy(NamedTuple):
+class AsideCopy(NamedTuple):
     """A content, and a path at which it is or will be."""
 
     path: bytes
@@ -53,7 +85,7 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FileStep:
     """What should become of a path, and what must be there for that to be allowed."""
 
     number: int
@@ -61,7 +93,7 @@ class Step:
     path: bytes
     expect: State
     want: State
-    needs: tuple[Copy, ...] = ()
+    needs: tuple[AsideCopy, ...] = ()
     """One of these must be on the disk before what is expected may go from here."""
 
     @property
@@ -74,7 +106,7 @@ class RootedStep:
     """A step at any place of the file system: its path is from this folder on."""
 
     root: bytes
-    step: Step
+    step: FileStep
 
     @property
     def real(self) -> bytes:
@@ -89,7 +121,7 @@ class RootedStep:
     def taken_back(self, number: int) -> "RootedStep":
         """The step that undoes this one."""
         step = self.step
-        back = Step(number=number, path=step.path, expect=step.want, want=step.expect)
+        back = FileStep(number=number, path=step.path, expect=step.want, want=step.expect)
         return RootedStep(self.root, back)
 
 
@@ -117,7 +149,7 @@ def _is_anywhere(blob: str) -> bool:
 class Spot:
     """Where a step does its work: a name in an open folder, and kedge's own names beside it."""
 
-    step: Step
+    step: FileStep
     dir_fd: int
     tag: str
     is_stored: Callable[[str], bool] = _is_anywhere
@@ -129,15 +161,15 @@ class Spot:
 
     @property
     def temporary(self) -> bytes:
-        return names.temporary_name(self.tag, self.step.number)
+        return temporary_name(self.tag, self.step.number)
 
     @property
     def aside(self) -> bytes:
-        return names.aside_name(self.tag, self.step.number)
+        return aside_name(self.tag, self.step.number)
 
     def holds(self, name: bytes, state: State) -> bool:
         """Whether a name of the folder has exactly this state now."""
-        return is_same(look(self.dir_fd, name), state)
+        return is_same(look_at(self.dir_fd, name), state)
 
     def has_what_is_expected(self) -> bool:
         """Whether what the step expects is safe without the file that holds it."""
@@ -156,7 +188,7 @@ class Spot:
         return Result(self.step.path, outcome, reason)
 
 
-def skipped(step: Step, error: PathRefused | CannotWrite | OSError) -> Result:
+def skipped(step: FileStep, error: PathRefused | CannotWrite | OSError) -> Result:
     """The result of a path that the system does not let us write; other errors are raised."""
     if not isinstance(error, OSError):
         return Result(step.path, Outcome.SKIPPED, str(error))

@@ -7,8 +7,7 @@ is for the caller; so is reading the files, of which git takes no `.gitignore` t
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from kedge.snapshot.ignore.patterns import FOLDER, Pattern
-from kedge.snapshot.ignore.rules import Level, Rules
+from kedge.snapshot.ignore.rules import FOLDER, Level, Pattern, Rules
 
 _BOM = b"\xef\xbb\xbf"
 

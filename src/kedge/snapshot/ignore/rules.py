@@ -1,11 +1,150 @@
-"""The patterns that hold in a folder because of one folder's rule files, its own or one above."""
+"""The patterns that hold in a folder, and the last of them that matches a name.
+
+A folder is compared with a mark after its name, and a pattern for folders only wants that mark: so
+one text says both. No slash will do for it, because then `x/*` would match the folder x itself.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kedge.snapshot.ignore.index import UNMATCHED, Index
-from kedge.snapshot.ignore.patterns import Pattern
+from kedge.snapshot.ignore.wildmatch import NeverMatches, literal_length, translate
+
+FOLDER = b"\0"
+"""The mark; neither a name nor what a wildcard matches can hold this byte."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pattern:
+    """A pattern as ignore and attribute files write it."""
+
+    text: bytes
+    """Without `!` and without the slashes at its start and end."""
+    negated: bool
+    folders_only: bool
+    anchored: bool
+    """Compared with the whole path below its file's folder, else with the last name only."""
+    fold: bool
+    """Upper and lower case are the same; texts to compare are then given in lower case."""
+
+    @classmethod
+    def parse(cls, line: bytes, *, fold: bool) -> "Pattern":
+        text = line.partition(b"\0")[0]  # To git a line is a C string.
+        negated = text.startswith(b"!")
+        text = text[negated:]
+        folders_only = text.endswith(b"/")
+        text = text[: len(text) - folders_only]
+        return cls(
+            text=text.removeprefix(b"/"),
+            negated=negated,
+            folders_only=folders_only,
+            anchored=b"/" in text,
+            fold=fold,
+        )
+
+    @property
+    def plain(self) -> bytes | None:
+        """The one text that a pattern without wildcards matches."""
+        if literal_length(self.text) < len(self.text):
+            return None
+        return self.text.lower() if self.fold else self.text
+
+    @property
+    def extension(self) -> bytes | None:
+        """`.x` if the pattern is `*.x`: it then matches what has that from its last dot on."""
+        rest = self.text[1:]
+        if self.anchored or not self.text.startswith(b"*.") or b"." in rest[1:]:
+            return None
+        if literal_length(rest) < len(rest):
+            return None
+        return rest.lower() if self.fold else rest
+
+    @property
+    def depth(self) -> float:
+        """How many folders deep the paths that an anchored pattern matches can be."""
+        return math.inf if b"**" in self.text else self.text.count(b"/")
+
+    def expression(self) -> bytes:
+        return translate(self.text, fold=self.fold) + (rb"\0" if self.folders_only else rb"\0?")
+
+
+UNMATCHED = -1
+_ALTERNATIVES = 100
+"""So many wildcard patterns share one regular expression at most."""
+
+
+class PatternIndex:
+    """Numbered patterns; finds the highest number of those that match a text."""
+
+    __slots__ = ("_extensions", "_plain", "_wild")
+
+    def __init__(self, numbered: Iterable[tuple[int, Pattern]]) -> None:
+        """Take patterns in rising order of their numbers."""
+        self._plain: dict[bytes, int] = {}
+        self._extensions: dict[bytes, int] = {}
+        wild: list[tuple[int, bytes]] = []
+        for number, pattern in numbered:
+            if (plain := pattern.plain) is not None:
+                _note(self._plain, plain, pattern, number)
+            elif (extension := pattern.extension) is not None:
+                _note(self._extensions, extension, pattern, number)
+            else:
+                try:
+                    wild.append((number, pattern.expression()))
+                except NeverMatches:
+                    continue
+        wild.reverse()
+        self._wild = [
+            _Alternatives(wild[at : at + _ALTERNATIVES])
+            for at in range(0, len(wild), _ALTERNATIVES)
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._plain or self._extensions or self._wild)
+
+    def candidates(self, texts: Iterable[bytes]) -> list[bytes]:
+        """Those that some pattern matches; told for many texts in one go."""
+        plain, extensions = self._plain, self._extensions
+        wild = [alternatives.match for alternatives in self._wild]
+        return [
+            text
+            for text in texts
+            if text in plain
+            or text[text.rfind(b".") :] in extensions
+            or (wild and any(match(text) for match in wild))
+        ]
+
+    def last(self, text: bytes) -> int:
+        """The number of the last pattern that matches, or UNMATCHED."""
+        found = self._plain.get(text, UNMATCHED)
+        if self._extensions:
+            other = self._extensions.get(text[text.rfind(b".") :], UNMATCHED)
+            if other > found:  # As `max` would have it, at a third of the time.
+                found = other
+        for alternatives in self._wild:
+            match = alternatives.match(text)
+            if match is not None:
+                return max(found, alternatives.numbers[match.lastindex or 0])
+        return found
+
+
+class _Alternatives:
+    """One regular expression for several patterns, which also tells the first that matched."""
+
+    __slots__ = ("match", "numbers")
+
+    def __init__(self, wild: list[tuple[int, bytes]]) -> None:
+        # The empty group comes last, so that the first byte of each alternative is seen at once.
+        expression = b"|".join(expression + b"()" for _, expression in wild)
+        self.match: Callable[[bytes], re.Match[bytes] | None] = re.compile(expression).fullmatch
+        self.numbers = (UNMATCHED, *(number for number, _ in wild))
+
+
+def _note(where: dict[bytes, int], key: bytes, pattern: Pattern, number: int) -> None:
+    where[key + FOLDER] = number
+    if not pattern.folders_only:
+        where[key] = number
 
 
 class Rules:
@@ -15,8 +154,8 @@ class Rules:
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self._patterns = patterns
-        self._names = Index(pair for pair in enumerate(patterns) if not pair[1].anchored)
-        self._paths = Index(pair for pair in enumerate(patterns) if pair[1].anchored)
+        self._names = PatternIndex(pair for pair in enumerate(patterns) if not pair[1].anchored)
+        self._paths = PatternIndex(pair for pair in enumerate(patterns) if pair[1].anchored)
         self.depth = max((each.depth for each in patterns if each.anchored), default=-math.inf)
         """How many folders down an answer may still depend on the path."""
 

@@ -1,11 +1,10 @@
 """Where the chains of keeps stand, put together from ref files and from everybody's journals."""
 
 from kedge.snapshot.objects import keeps
-from kedge.snapshot.objects.foreign import ForeignJournals
+from kedge.snapshot.objects.journal import ForeignJournals, Tip
+from kedge.snapshot.objects.journals import OwnJournals
 from kedge.snapshot.objects.keeps import Keep, Link, ReadObject
-from kedge.snapshot.objects.records import Tip
 from kedge.snapshot.objects.refs import Refs
-from kedge.snapshot.objects.writing import OwnJournals
 
 
 class Chains:

@@ -3,6 +3,9 @@
 Each writer has one of its own and holds a lock on it for life, so a journal whose lock is free was
 left by a writer that died. After a failed write a journal is never appended to again: what a disk
 kept of it is not known, and readers in other processes may have read past the failure.
+
+Every record begins with the same head: a tag, an id and the length of what follows. Nothing but
+zeros follows the last record, because journals are allocated ahead.
 """
 
 import errno
@@ -10,16 +13,149 @@ import fcntl
 import mmap
 import os
 import secrets
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha1
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 from kedge.domain.errors import SnapshotStoreDamaged
-from kedge.snapshot.objects import records
 from kedge.snapshot.objects.durable import PRIVATE_FILE, read_at, sync, sync_folder, write_at
-from kedge.snapshot.objects.formats import Content, NewObject, object_id
-from kedge.snapshot.objects.records import MAGIC, ObjectRecord, RefRecord, Tip
+from kedge.snapshot.objects.formats import BLOB, COMMIT, TAG, TREE, Content, NewObject, object_id
+
+MAGIC = b"kedge journal 1\n"
+KINDS = (b"", COMMIT, TREE, BLOB, TAG)
+"""By the numbers that packs use for them too."""
+NUMBERS = {kind: number for number, kind in enumerate(KINDS) if kind}
+
+_HEAD = struct.Struct(">B20sQ")
+_REF_BODY = struct.Struct(">8sQQQ")
+_REF_MARK = b"kedgeref"
+_REF = 5
+_SUM_LENGTH = 8
+_LONGEST_REF = 4096
+
+HEAD_LENGTH = _HEAD.size
+
+Read: TypeAlias = Callable[[int, int], bytes]
+"""Reads (length, offset), less at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRecord:
+    """An object and where its content is."""
+
+    id: bytes
+    kind: bytes
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """The newest commit of a ref, as far as somebody knows."""
+
+    commit: bytes
+    depth: int
+    """How many commits the ref has had; the greater one is the newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefRecord:
+    """A ref that moved."""
+
+    name: str
+    tip: Tip
+    synced: int
+    """All before this offset was on the disk when the record was written."""
+    end: int
+
+
+def encode_object_head(kind: bytes, id: bytes, length: int) -> bytes:
+    """What precedes the content of an object."""
+    return _HEAD.pack(NUMBERS[kind], id, length)
+
+
+def encode_ref(name: str, tip: Tip, *, synced: int, at: int) -> bytes:
+    """A whole record that says where a ref stands; all before `synced` is on the disk already.
+
+    It says at which offset it stands itself, because a file that somebody has a snapshot of may be
+    a journal too.
+    """
+    body = _REF_BODY.pack(_REF_MARK, tip.depth, synced, at) + name.encode()
+    head = _HEAD.pack(_REF, tip.commit, len(body) + _SUM_LENGTH)
+    return head + body + _checksum(head, body)
+
+
+def _checksum(head: bytes, body: bytes) -> bytes:
+    return sha1(head + body, usedforsecurity=False).digest()[:_SUM_LENGTH]
+
+
+def scan(read: Read, start: int, size: int) -> Iterator[ObjectRecord | RefRecord]:
+    """The records from `start` on, up to the first that is not whole; contents are not looked at.
+
+    Right for a journal that was written on this running machine: its bytes are there in order.
+    """
+    offset = start
+    while True:
+        head = read(HEAD_LENGTH, offset)
+        if len(head) < HEAD_LENGTH or not head[0]:
+            return
+        number, id, length = _HEAD.unpack(head)
+        offset += HEAD_LENGTH
+        if number > _REF or offset + length > size:
+            return
+        if number == _REF:
+            ref = _ref(head, read(length, offset), offset) if length <= _LONGEST_REF else None
+            if ref is None:
+                return
+            yield ref
+        else:
+            yield ObjectRecord(id, KINDS[number], offset, length)
+        offset += length
+
+
+def scan_whole(read: Read, start: int, size: int) -> Iterator[ObjectRecord | RefRecord]:
+    """The records up to the first that is not what it says; every content is hashed.
+
+    Needed after a crash of the machine, which may have kept later bytes and lost earlier ones.
+    """
+    for record in scan(read, start, size):
+        if isinstance(record, ObjectRecord):
+            content: Content = read(record.length, record.offset)
+            if object_id(record.kind, content) != record.id:
+                return
+        yield record
+
+
+def proves_loss(content: mmap.mmap, lost: int) -> bool:
+    """Whether what was on the disk at this offset must have been whole, because more followed.
+
+    Only the last writes before a crash may be torn; damage further up is the disk's or a person's.
+    """
+    at = content.find(_REF_MARK, lost)
+    while at >= 0:
+        found = scan(lambda length, at: content[at : at + length], at - HEAD_LENGTH, len(content))
+        record = next(found, None)
+        if isinstance(record, RefRecord) and record.synced > lost:
+            return True
+        at = content.find(_REF_MARK, at + 1)
+    return False
+
+
+def _ref(head: bytes, rest: bytes, offset: int) -> RefRecord | None:
+    body, found = rest[:-_SUM_LENGTH], rest[-_SUM_LENGTH:]
+    if len(body) < _REF_BODY.size or _checksum(head, body) != found:
+        return None
+    _, depth, synced, at = _REF_BODY.unpack_from(body)
+    if at != offset - HEAD_LENGTH:
+        return None
+    _, commit, _ = _HEAD.unpack(head)
+    name = body[_REF_BODY.size :].decode()
+    return RefRecord(name, Tip(commit, depth), synced, offset + len(rest))
+
 
 SUFFIX = ".journal"
 UNFINISHED = "tmp_kedge_"
@@ -46,11 +182,11 @@ class Journal:
 
     def follow(self) -> None:
         """Take in what its writer appended since the last look."""
-        self._take_in(records.scan)
+        self._take_in(scan)
 
     def verify(self) -> None:
         """Take in what is whole, by hashing all of it; for a journal that a crash left."""
-        self._take_in(records.scan_whole)
+        self._take_in(scan_whole)
 
     def why_damaged(self) -> str:
         """What is wrong with a journal that was verified and is more than torn; empty if it is not.
@@ -60,12 +196,12 @@ class Journal:
         size = os.fstat(self._fd).st_size
         if self.end < size:
             with mmap.mmap(self._fd, size, access=mmap.ACCESS_READ) as content:
-                if records.proves_loss(content, self.end):
+                if proves_loss(content, self.end):
                     return f"{self.path} is damaged at byte {self.end}; it is left as it is"
         return ""
 
     def _take_in(
-        self, scan: Callable[[records.Read, int, int], Iterator[ObjectRecord | RefRecord]]
+        self, scan: Callable[[Read, int, int], Iterator[ObjectRecord | RefRecord]]
     ) -> None:
         if self.end == 0 and self._read(len(MAGIC), 0) == MAGIC:
             self.end = len(MAGIC)
@@ -161,7 +297,7 @@ class OpenJournal(Journal):
         content, added = self._encode(objects)
         for name, tip in refs.items():
             at = self.end + len(content)
-            content += records.encode_ref(name, tip, synced=self._synced, at=at)
+            content += encode_ref(name, tip, synced=self._synced, at=at)
         if content:
             self._write(content)
         sync(self._fd)
@@ -174,8 +310,8 @@ class OpenJournal(Journal):
         added = []
         offset = self.end
         for kind, id, content in objects:
-            pieces += (records.encode_object_head(kind, id, len(content)), content)
-            offset += records.HEAD_LENGTH
+            pieces += (encode_object_head(kind, id, len(content)), content)
+            offset += HEAD_LENGTH
             added.append(ObjectRecord(id, kind, offset, len(content)))
             offset += len(content)
         return b"".join(pieces), added
@@ -204,3 +340,71 @@ class OpenJournal(Journal):
     def cut(self) -> None:
         """Remove what a failed write left behind the last whole record."""
         os.ftruncate(self._fd, self.end)
+
+
+class ForeignJournals:
+    """What other processes have written and not sealed yet, as of the last `refresh`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._journals: dict[str, Journal] = {}
+
+    def __iter__(self) -> Iterator[Journal]:
+        return iter(self._journals.values())
+
+    def refresh(self, own: set[str]) -> None:
+        """Look for new journals and new records; `own` are the names of ours."""
+        names = {name for name in os.listdir(self._folder) if name.endswith(SUFFIX)} - own
+        for name in self._journals.keys() - names:
+            self._journals.pop(name).close()
+        for name in names - self._journals.keys():
+            journal = _open(self._folder / name)
+            if journal is not None:
+                self._journals[name] = journal
+        for journal in self._journals.values():
+            journal.follow()
+
+    def read(self, id: bytes) -> tuple[bytes, bytes] | None:
+        """Kind and content of an object, if it is in one of them."""
+        for journal in self._journals.values():
+            found = journal.read(id)
+            if found is not None:
+                return found
+        return None
+
+    def has(self, id: bytes) -> bool:
+        """Whether an object is in one of them."""
+        return any(id in journal.index for journal in self._journals.values())
+
+    def tips(self, name: str) -> list[Tip]:
+        """Where these journals say that a ref stands."""
+        return [journal.refs[name] for journal in self._journals.values() if name in journal.refs]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        while self._journals:
+            self._journals.popitem()[1].close()
+
+
+def _open(path: Path) -> Journal | None:
+    try:
+        return Journal(path, os.open(path, os.O_RDONLY))
+    except FileNotFoundError:
+        return None  # sealed since it was listed
+
+
+def take_over_dead(folder: Path, own: set[str]) -> list[Journal]:
+    """The journals whose writers are gone, now locked by us and hashed from end to end."""
+    taken = []
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(SUFFIX) or name in own:
+            continue
+        journal = _open(folder / name)
+        if journal is None:
+            continue
+        if journal.try_lock() and journal.is_linked():
+            journal.verify()
+            taken.append(journal)
+        else:
+            journal.close()
+    return taken

@@ -1,4 +1,5 @@
-"""Keep-commits: what holds a snapshot, how it is written down and how a chain of them is read.
+"""Keep-commits: what holds a snapshot, how it is written, how a chain of them is read, and what
+they reach.
 
 A keep's tree is a wrapper with the entries `files`, `notes` and `base`. Its depth is one more than
 its parent's, so of two commits of one ref the newer one is known without walking. A hold keeps
@@ -11,6 +12,7 @@ are sealed, it is a merge.
 """
 
 import heapq
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +28,10 @@ from kedge.snapshot.objects.formats import (
     Commit,
     NewObject,
     object_id,
+    parse_commit,
+    parse_tree,
 )
-from kedge.snapshot.objects.records import Tip
+from kedge.snapshot.objects.journal import Tip
 
 _SUBJECT = re.compile(rb"kedge (keep|hold|inheritance|release|merge) (\d+)")
 _RELEASED = re.compile(rb"^released: ([0-9a-f]{40})$", re.MULTILINE)
@@ -238,3 +242,44 @@ def supersedes(read: ReadObject, newer: Tip, older: Tip) -> bool:
         if link.depth < older.depth:
             break
     return not beside or read_link(read, older.commit).is_release
+
+
+_REPOSITORY_MODE = 0o160000
+"""A commit of another repository, which nobody expects here."""
+
+
+def reach(
+    read: ReadObject, roots: Iterable[bytes], seen: set[bytes], *, since: float = math.inf
+) -> set[bytes]:
+    """Add all that the roots need to `seen`, and give what was not in it; blobs are not read.
+
+    What was released `since` then counts as needed. A commit or tree that cannot be read is an
+    error: what hangs on it would be taken for garbage.
+    """
+    found = {id for id in roots if id not in seen}
+    todo = list(found)
+    seen |= found
+    while todo:
+        kind, content = read(todo.pop())
+        for id, is_blob in needs(kind, content, since):
+            if id not in seen:
+                seen.add(id)
+                found.add(id)
+                if not is_blob:
+                    todo.append(id)
+    return found
+
+
+def needs(kind: bytes, content: bytes, since: float = math.inf) -> Iterable[tuple[bytes, bool]]:
+    """What hangs on an object directly, each with whether it is a blob."""
+    if kind == TREE:
+        return [
+            (id, mode != FOLDER_MODE)
+            for _, mode, id in parse_tree(content)
+            if mode != _REPOSITORY_MODE
+        ]
+    if kind == COMMIT:
+        commit = parse_commit(content)
+        released = released_by(commit) if commit.seconds > since else []
+        return [(id, False) for id in (commit.tree, *commit.parents, *released)]
+    return []

@@ -1,10 +1,12 @@
-"""The folders and settings of the store; they make it a bare repository that plain git can read."""
+"""The folders and settings of the store, which make it a bare repository for plain git, and the
+space it takes."""
 
+import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.snapshot.objects.durable import PRIVATE_FOLDER, make_folder, replace_file
@@ -130,3 +132,36 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
             yield path
     for folder in layout.ref_folders:
         yield from folder.glob("*.lock")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The size of a store in bytes, and who holds what."""
+
+    journals: int
+    packs: int
+    budget: int
+    keeps: Mapping[str, int] = field(default_factory=dict)
+    """By ref, how many snapshots are held; looked at only when over the budget."""
+
+    @property
+    def over_budget(self) -> int:
+        return max(0, self.journals + self.packs - self.budget)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What keeps the space, most first."""
+        most = sorted(self.keeps.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(f"{name} holds {count} snapshots" for name, count in most)
+
+
+def size_of(folder: Path) -> int:
+    """The room that the files of a folder take on the disk."""
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+            except FileNotFoundError:
+                continue  # a journal was sealed, or a pack replaced
+    return total

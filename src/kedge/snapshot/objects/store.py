@@ -23,22 +23,19 @@ from typing import Self
 
 from kedge.domain.clock import Clock, SystemClock
 from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreDamaged, SnapshotTimeout
-from kedge.snapshot.objects import formats, keeps, layout, plumbing
-from kedge.snapshot.objects.borrowed import Borrowed
+from kedge.snapshot.objects import formats, git_cli, keeps, layout
+from kedge.snapshot.objects.alternates import Borrowed
 from kedge.snapshot.objects.chains import Chains
-from kedge.snapshot.objects.collecting import Collected, CollectionPause, Sweep, lock
 from kedge.snapshot.objects.durable import disk_errors
-from kedge.snapshot.objects.foreign import ForeignJournals, take_over_dead
 from kedge.snapshot.objects.formats import EMPTY_TREE, TREE, Content, NewObject
-from kedge.snapshot.objects.journal import OpenJournal
-from kedge.snapshot.objects.keeps import Held, Keep
+from kedge.snapshot.objects.gc import Collected, CollectionPause, Sweep, lock
+from kedge.snapshot.objects.journal import ForeignJournals, OpenJournal, Tip, take_over_dead
+from kedge.snapshot.objects.journals import OwnJournals
+from kedge.snapshot.objects.keeps import Held, Keep, reach
+from kedge.snapshot.objects.layout import Usage, size_of
 from kedge.snapshot.objects.packs import Packs
-from kedge.snapshot.objects.reaching import reach
-from kedge.snapshot.objects.records import Tip
 from kedge.snapshot.objects.refs import Refs, session_ref, taken_ref
-from kedge.snapshot.objects.usage import Usage, size_of
 from kedge.snapshot.objects.user_packs import BlobCopy, object_folders
-from kedge.snapshot.objects.writing import OwnJournals
 
 DEFAULT_BUDGET = 10 << 30
 MANY_PACKS = 40
@@ -301,7 +298,7 @@ class ObjectStore:
 
     def copy_from(self, objects_folder: bytes, *, expected: int) -> BlobCopy | None:
         """A way to copy about so many blobs of a user's object folder; None if there is none."""
-        git, folders = plumbing.find_git(), object_folders(objects_folder)
+        git, folders = git_cli.find_git(), object_folders(objects_folder)
         if git is None or not folders:
             return None
         with self._usable(), disk_errors(f"copying from {os.fsdecode(objects_folder)}"):

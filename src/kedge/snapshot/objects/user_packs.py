@@ -16,15 +16,14 @@ from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from kedge.snapshot.objects import plumbing
-from kedge.snapshot.objects.collecting import CollectionPause
+from kedge.snapshot.objects import git_cli
 from kedge.snapshot.objects.durable import make_folder
 from kedge.snapshot.objects.formats import BLOB
+from kedge.snapshot.objects.gc import CollectionPause
+from kedge.snapshot.objects.git_cli import PackingFailed
 from kedge.snapshot.objects.layout import Layout
-from kedge.snapshot.objects.packfile import publish
-from kedge.snapshot.objects.packs import Packs
-from kedge.snapshot.objects.plumbing import PackingFailed
-from kedge.snapshot.repository.reading import read_small
+from kedge.snapshot.objects.packs import Packs, publish
+from kedge.snapshot.repository.signatures import read_small
 
 SMALLEST_CHUNK, LARGEST_CHUNK = 5_000, 25_000
 """Blobs per pack."""
@@ -179,9 +178,9 @@ class BlobCopy:
 
     def _pack(self, blobs: list[bytes]) -> None:
         base = self._objects / f"pack/chunk{len(self.copied)}"
-        name = plumbing.pack_objects(self._run, base, blobs, "--window=0")
+        name = git_cli.pack_objects(self._run, base, blobs, "--window=0")
         pack = base.with_name(f"{base.name}-{name}.pack")
-        index = plumbing.index_pack(self._run_alone, pack, blobs)
+        index = git_cli.index_pack(self._run_alone, pack, blobs)
         publish(pack, index, self._layout.packs, name)
 
     def _empty(self) -> None:
@@ -204,7 +203,7 @@ class BlobCopy:
         if not chunk:
             return []
         asked = ["cat-file", "--buffer", "--batch-check=%(objecttype) %(objectsize)"]
-        given = self._run(asked, plumbing.as_lines(chunk))
+        given = self._run(asked, git_cli.as_lines(chunk))
         expected = "".join([f"blob {size}\n" for size in chunk.values()]).encode()
         if given == expected:
             return list(chunk)
@@ -219,7 +218,7 @@ class BlobCopy:
         return self._run_on(self._nothing, arguments, given)
 
     def _run_on(self, objects: Path, arguments: list[str], given: bytes) -> bytes:
-        return plumbing.run_git(
+        return git_cli.run_git(
             [self._git, "--git-dir", str(self._layout.root), *arguments],
             given,
             patience=_patience(len(self._asked)),

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from kedge.snapshot.repository.asking import ask_git, with_configuration
-from kedge.snapshot.repository.finding import Repository
-from kedge.snapshot.repository.reading import Signature, is_settled, signature
+from kedge.snapshot.repository.discover import Repository
+from kedge.snapshot.repository.git_cli import ask_git, with_configuration
+from kedge.snapshot.repository.signatures import Signature, is_settled, signature
 
 _GIT_PATIENCE = 5.0
 # More than anybody has; whoever writes a million includes must not make every look slow.

@@ -10,9 +10,9 @@ import stat
 import time
 from functools import lru_cache
 
-from kedge.snapshot.repository.asking import ask_git, without_configuration
-from kedge.snapshot.repository.finding import Repository
-from kedge.snapshot.repository.reading import (
+from kedge.snapshot.repository.discover import Repository
+from kedge.snapshot.repository.git_cli import ask_git, without_configuration
+from kedge.snapshot.repository.signatures import (
     Signature,
     is_settled,
     read_regular,

@@ -1,31 +1,223 @@
-"""Reads the index of the user's repository: which paths git tracks, and what it knew of the files.
+"""The index of the user's repository: which paths git tracks, and what it knew of the files.
 
 It is read whole and only once; the entries stay where they are in it and are taken apart one by
 one, when they are asked for. The index is never written.
+
+Trusts no number in it: whatever a damaged or hostile index says ends in `DamagedIndex`, within time
+and memory that its size bounds.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from struct import Struct
+from struct import error as StructError
 
 from kedge.domain.errors import InvariantBroken
-from kedge.snapshot.repository.index_format import (
-    DamagedIndex,
-    Entry,
-    Parsed,
-    entry_at,
-    parse_index,
-)
-from kedge.snapshot.repository.reading import Signature, read_regular, signature_of
+from kedge.snapshot.repository.signatures import Signature, read_regular, signature_of
 
-__all__ = ["DamagedIndex", "Entry", "Index", "read_index"]
+Entry = tuple[int, int, int, int, int, int, int, int, int, int, bytes, int]
+"""ctime and mtime, each with its nanoseconds, device, inode, mode, owner, group, size, id, flags.
+
+All as `lstat` gave them, cut to 32 bits. The extended flags are the upper 16 bits of the flags.
+"""
+
+_HEADER = Struct(">4sII")
+_EXTENSION = Struct(">4sI")
+_LAYOUTS = {20: Struct(">10I20sH"), 32: Struct(">10I32sH")}
+_HASHES = {20: hashlib.sha1, 32: hashlib.sha256}
+_EXTENDED = 0x4000
+_UNDERSTOOD = (b"link", b"sdir")
+# Much more than any file system takes in one name and any repository has in all its folders.
+_LONGEST_PATH = 16 * 1024
+_MOST_FOLDER_BYTES = 64 * 1024 * 1024
+
+
+class DamagedIndex(Exception):
+    """The index is not one that git wrote, or needs what is not understood here."""
+
+
+class Folders(dict[bytes, dict[bytes, int]]):
+    """Tracked names by folder; each folder comes with all those above it."""
+
+    __slots__ = ("_room",)
+
+    def __init__(self) -> None:
+        super().__init__({b"": {}})
+        self._room = _MOST_FOLDER_BYTES
+
+    def enter(self, folder: bytes) -> dict[bytes, int]:
+        """The names in a folder, to which more can be added."""
+        known = self.get(folder)
+        if known is not None:
+            return known
+        names = self._add(folder)
+        above = folder.rpartition(b"/")[0]
+        while above not in self:
+            self._add(above)
+            above = above.rpartition(b"/")[0]
+        return names
+
+    def _add(self, folder: bytes) -> dict[bytes, int]:
+        self._room -= len(folder)
+        if self._room < 0 or len(folder) > _LONGEST_PATH:
+            raise DamagedIndex("the index names more folders than there can be")
+        names: dict[bytes, int] = {}
+        self[folder] = names
+        return names
+
+
+@dataclass(slots=True, kw_only=True)
+class Parsed:
+    """An index taken apart as far as every use of it needs."""
+
+    content: bytes
+    hash_length: int
+    folders: Folders
+    base: bytes | None = None
+    """The id of the shared index that a split one builds on."""
+    is_sparse: bool = False
+
+
+def parse_index(content: bytes, hash_length: int) -> Parsed:
+    """Check an index and find its names."""
+    try:
+        _check_sum(content, hash_length)
+        return _parse(content, hash_length)
+    except (IndexError, ValueError, StructError) as error:
+        raise DamagedIndex("the index ends in the middle") from error
+
+
+def entry_at(parsed: Parsed, place: int) -> Entry:
+    """The entry that begins at a place that `folders` gave."""
+    entry: Entry = _LAYOUTS[parsed.hash_length].unpack_from(parsed.content, place)
+    if not entry[11] & _EXTENDED:
+        return entry
+    after = place + _LAYOUTS[parsed.hash_length].size
+    extended = int.from_bytes(parsed.content[after : after + 2])
+    return (*entry[:11], entry[11] | extended << 16)
+
+
+def _check_sum(content: bytes, hash_length: int) -> None:
+    stored = content[-hash_length:]
+    # git may be told to leave it out; then it is all zeros.
+    if any(stored):
+        counted = _HASHES[hash_length](memoryview(content)[:-hash_length], usedforsecurity=False)
+        if counted.digest() != stored:
+            raise DamagedIndex("the checksum of the index does not match")
+
+
+def _parse(content: bytes, hash_length: int) -> Parsed:
+    magic, version, count = _HEADER.unpack_from(content)
+    if magic != b"DIRC" or version not in (2, 3, 4):
+        raise DamagedIndex("this is no index, or one of an unknown version")
+    folders = Folders()
+    fixed = _LAYOUTS[hash_length].size
+    parse_names = _compressed_names if version == 4 else _plain_names
+    place = parse_names(content, count, fixed, folders)
+    # A folder of a sparse index and a replacement in a split one have no name of their own.
+    for names in folders.values():
+        names.pop(b"", None)
+    parsed = Parsed(content=content, hash_length=hash_length, folders=folders)
+    for name, start in _extensions(content, place, len(content) - hash_length):
+        _note_extension(parsed, name, start)
+    return parsed
+
+
+def _plain_names(content: bytes, count: int, fixed: int, folders: Folders) -> int:
+    place = _HEADER.size
+    present: bytes | None = None
+    names = folders[b""]
+    index = content.index
+    for _ in range(count):
+        start = place + fixed
+        if content[start - 2] & 0x40:
+            start += 2
+        end = index(0, start)
+        folder, _slash, name = content[start:end].rpartition(b"/")
+        if folder != present:
+            present = folder
+            names = folders.enter(folder)
+        names[name] = place
+        # Padded with one to eight NULs.
+        place += (end - place + 8) & ~7
+    return place
+
+
+def _compressed_names(content: bytes, count: int, fixed: int, folders: Folders) -> int:
+    place = _HEADER.size
+    present: bytes | None = None
+    names = folders[b""]
+    index = content.index
+    path = b""
+    for _ in range(count):
+        start = place + fixed
+        if content[start - 2] & 0x40:
+            start += 2
+        dropped = content[start]
+        start += 1
+        if dropped & 0x80:
+            dropped, start = _long_number(content, start - 1)
+        end = index(0, start)
+        path = _replace_end(path, dropped, content[start:end])
+        folder, _slash, name = path.rpartition(b"/")
+        if folder != present:
+            present = folder
+            names = folders.enter(folder)
+        names[name] = place
+        place = end + 1
+    return place
+
+
+def _replace_end(path: bytes, dropped: int, added: bytes) -> bytes:
+    kept = len(path) - dropped
+    if kept < 0 or kept + len(added) > _LONGEST_PATH:
+        raise DamagedIndex("a path of the index builds on more than there is")
+    return path[:kept] + added
+
+
+def _long_number(content: bytes, place: int) -> tuple[int, int]:
+    byte = content[place]
+    number = byte & 0x7F
+    while byte & 0x80:
+        place += 1
+        byte = content[place]
+        number = ((number + 1) << 7) | (byte & 0x7F)
+        if number > _LONGEST_PATH:
+            raise DamagedIndex("a path of the index builds on more than there is")
+    return number, place + 1
+
+
+def _extensions(content: bytes, place: int, end: int) -> Iterator[tuple[bytes, int]]:
+    while place < end:
+        name, size = _EXTENSION.unpack_from(content, place)
+        start = place + _EXTENSION.size
+        place = start + size
+        yield name, start
+    if place != end:
+        raise DamagedIndex("the extensions of the index do not end where it ends")
+
+
+def _note_extension(parsed: Parsed, name: bytes, start: int) -> None:
+    if name == b"sdir":
+        parsed.is_sparse = True
+    elif name == b"link":
+        base = parsed.content[start : start + parsed.hash_length]
+        parsed.base = base if any(base) else None
+    elif not name[:1].isupper():
+        # What begins with a capital letter may be passed over.
+        raise DamagedIndex(f"the index needs an extension {name!r} that is not known here")
+
+
+__all__ = ["DamagedIndex", "Entry", "GitIndex", "read_index"]
 
 _LONGEST_INDEX = 1024 * 1024 * 1024
 _NOT_HERE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class GitIndex:
     """What git tracks, by folder, as the scan of a worktree asks for it."""
 
     folders: Mapping[bytes, Mapping[bytes, int]]
@@ -68,7 +260,7 @@ class Index:
                 yield above + name
 
 
-def read_index(path: bytes, hash_length: int) -> Index | None:
+def read_index(path: bytes, hash_length: int) -> GitIndex | None:
     """The index at a path; None if there is none. Raises `DamagedIndex` if it makes no sense.
 
     Of a split index the names in both halves are given. Those that were deleted since it was split
@@ -81,7 +273,7 @@ def read_index(path: bytes, hash_length: int) -> Index | None:
     if parsed.base is not None:
         _add_names(parsed, _shared_index(path, parsed.base, hash_length))
     whole = parsed.base is None and not parsed.is_sparse
-    return Index(
+    return GitIndex(
         folders=parsed.folders,
         usable_for_seeding=whole and hash_length == 20,
         modified=status.st_mtime_ns,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kedge.snapshot.files.reading import Stamp
+from kedge.snapshot.files.reader import Stamp
 from kedge.snapshot.values import Reason
 
 if TYPE_CHECKING:
     from kedge.snapshot.ignore.folders import Ignore
-    from kedge.snapshot.worktree.spaces import Space
+    from kedge.snapshot.worktree.repositories import Space
 
 
 class File(msgspec.Struct, gc=False):
@@ -23,7 +23,7 @@ class File(msgspec.Struct, gc=False):
     """None when the next look has to read it, whatever its stat data say."""
 
 
-class Folder:
+class FolderEntry:
     """A folder that is looked into."""
 
     __slots__ = (
@@ -46,13 +46,13 @@ class Folder:
         "watch",
     )
 
-    def __init__(self, path: bytes, space: "Space", parent: "Folder | None" = None) -> None:
+    def __init__(self, path: bytes, space: "Space", parent: "FolderEntry | None" = None) -> None:
         self.path = path
         """Absolute, without a slash at its end: with one, a symlink would be followed."""
         self.parent = parent
         self.name = path.rpartition(b"/")[2]
         self.files: dict[bytes, File] = {}
-        self.folders: dict[bytes, Folder] = {}
+        self.folders: dict[bytes, FolderEntry] = {}
         self.uncovered: dict[bytes, Reason] = {}
         self.large: dict[bytes, bytes] = {}
         """Of uncovered files that are too large, what tells whether they changed."""
@@ -77,12 +77,12 @@ class Folder:
 
     def touch(self) -> None:
         """Something in this folder is no longer what its trees say."""
-        folder: Folder | None = self
+        folder: FolderEntry | None = self
         while folder is not None and (folder.tree is not None or folder.notes is not None):
             folder.tree = folder.notes = None
             folder = folder.parent
 
-    def everything(self) -> Iterator["Folder"]:
+    def everything(self) -> Iterator["FolderEntry"]:
         """This folder and all below it, parents first."""
         waiting = [self]
         while waiting:

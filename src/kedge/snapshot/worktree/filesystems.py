@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from kedge.snapshot.files.reading import RACY_WINDOW_NS
+from kedge.snapshot.files.reader import RACY_WINDOW_NS
 
 _WATCHABLE = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "ramfs", "tmpfs", "xfs", "zfs"}
 _FINE_CLOCKS = _WATCHABLE | {"apfs", "overlay"}

@@ -20,7 +20,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from kedge.domain.errors import EngineClosed, StoreError
 from kedge.domain.ids import IdMaker
 from kedge.store.port import OnCommit
-from kedge.store.postgres.connecting import Address, AsyncConnection, Connection, configure
+from kedge.store.postgres.connection import Address, AsyncConnection, Connection, configure
 from kedge.store.postgres.failures import (
     CommitLost,
     is_lost_connection,
@@ -29,9 +29,9 @@ from kedge.store.postgres.failures import (
     pool_exhausted,
     translated,
 )
-from kedge.store.postgres.migrating import migrate
+from kedge.store.postgres.migrate import migrate
 from kedge.store.postgres.transactions import (
-    Writer,
+    TransactionWriter,
     commit,
     drop_old_tokens,
     read_on,
@@ -40,7 +40,7 @@ from kedge.store.postgres.transactions import (
     was_committed,
     write_on,
 )
-from kedge.store.script import Emit, ScriptMaker, T
+from kedge.store.transaction import Emit, ScriptMaker, T
 
 _log = logging.getLogger(__name__)
 _CONNECTIONS = 10
@@ -81,10 +81,10 @@ class Database:
             name="kedge",
         )
         self._scans = asyncio.Semaphore(_SCANS)
-        self._writers: asyncio.LifoQueue[Writer] = asyncio.LifoQueue()
+        self._writers: asyncio.LifoQueue[TransactionWriter] = asyncio.LifoQueue()
         process = secrets.token_hex(8)
         for n in reversed(range(_WRITES)):
-            self._writers.put_nowait(Writer(f"{process}-{n}"))
+            self._writers.put_nowait(TransactionWriter(f"{process}-{n}"))
         self._in_order = asyncio.Lock()
         self._away_since: float | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -217,7 +217,7 @@ class Database:
         self,
         connection: AsyncConnection,
         events: Sequence[Emit],
-        writer: Writer,
+        writer: TransactionWriter,
         on_commit: OnCommit,
     ) -> None:
         if not events:
@@ -228,7 +228,7 @@ class Database:
         async with self._in_order:
             on_commit(await commit(connection, events, self._ids, writer))
 
-    async def _was_committed(self, writer: Writer) -> bool:
+    async def _was_committed(self, writer: TransactionWriter) -> bool:
         async def attempt() -> bool:
             async with self.connection() as connection:
                 return await was_committed(connection, writer)

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kedge._async import to_the_end
 from kedge.domain.errors import EngineClosed, StoreUnavailable
 from kedge.domain.ids import IdMaker
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
-from kedge.store.script import ScriptMaker, T
-from kedge.store.waiting import to_the_end
+from kedge.store.transaction import ScriptMaker, T
 
 if TYPE_CHECKING:
     from kedge.store.postgres.database import Database
-    from kedge.store.postgres.following import Listener
+    from kedge.store.postgres.notify import CommitListener
 
 R = TypeVar("R")
 
@@ -25,13 +25,13 @@ class PostgresStore:
     """A `Store` in one PostgreSQL database, or one schema of it."""
 
     def __init__(self, database: "Database") -> None:
-        from kedge.store.postgres.following import Caller
+        from kedge.store.postgres.notify import Caller
 
         self.epoch = database.epoch
         self.location = database.address.location
         self._database = database
         self._caller = Caller(database)
-        self._listener: Listener | None = None
+        self._listener: CommitListener | None = None
         self._watchers = 0
         self._unfinished: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -86,11 +86,11 @@ class PostgresStore:
         self._on_commit, self._on_foreign_commit = on_commit, on_foreign_commit
 
     def watch(self) -> None:
-        from kedge.store.postgres.following import Listener
+        from kedge.store.postgres.notify import CommitListener
 
         self._watchers += 1
         if self._listener is None:
-            self._listener = Listener(self._database, self._caller, self._hear)
+            self._listener = CommitListener(self._database, self._caller, self._hear)
 
     def unwatch(self) -> None:
         self._watchers -= 1

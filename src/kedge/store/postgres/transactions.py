@@ -17,12 +17,11 @@ import psycopg
 from kedge.domain.errors import InvariantBroken
 from kedge.domain.events import frame_text
 from kedge.domain.ids import IdMaker
-from kedge.store.driving import drive
+from kedge.store.named_sql import load_queries
 from kedge.store.port import StoredEvent
-from kedge.store.postgres.connecting import AsyncConnection, Connection
+from kedge.store.postgres.connection import AsyncConnection, Connection
 from kedge.store.postgres.failures import CommitLost, is_lost_connection
-from kedge.store.queries import load_queries
-from kedge.store.script import Batch, Emit, Query, Row, Rows, Script, ScriptMaker, T
+from kedge.store.transaction import Batch, Emit, Query, Row, Rows, Script, ScriptMaker, T, drive
 
 AsyncExecute: TypeAlias = Callable[[Query | Batch], Awaitable[Rows]]
 Finish: TypeAlias = Callable[[AsyncConnection, Sequence[Emit]], Awaitable[None]]
@@ -53,7 +52,7 @@ _NO_ROWS: Rows = ()
 
 
 @dataclass(slots=True)
-class Writer:
+class TransactionWriter:
     """Makes one transaction at a time, and numbers them so that each can be looked up."""
 
     id: str
@@ -83,7 +82,7 @@ def _executor(connection: AsyncConnection) -> AsyncExecute:
 
 
 async def drive_async(script: Script[T], execute: AsyncExecute) -> tuple[T, list[Emit]]:
-    """Run a script to its end; the twin of `kedge.store.driving.drive` that does not block."""
+    """Run a script to its end; the twin of `kedge.store.transaction.drive` that does not block."""
     events: list[Emit] = []
     try:
         step = next(script)
@@ -148,7 +147,7 @@ async def write_on(
 
 
 async def commit(
-    connection: AsyncConnection, events: Sequence[Emit], ids: IdMaker, writer: Writer
+    connection: AsyncConnection, events: Sequence[Emit], ids: IdMaker, writer: TransactionWriter
 ) -> list[StoredEvent]:
     """Store the events and the token of a transaction and end it, in one round trip."""
     framed = [frame_text(ids.event(), event.type, event.properties) for event in events]
@@ -180,7 +179,7 @@ async def commit(
     ]
 
 
-async def was_committed(connection: AsyncConnection, writer: Writer) -> bool:
+async def was_committed(connection: AsyncConnection, writer: TransactionWriter) -> bool:
     """Whether the last transaction of a writer was carried out; if not, it never will be."""
     # Waits for a transaction that is still under way and has written its token.
     await connection.execute(_FENCE_TOKEN, writer.token)
@@ -231,7 +230,10 @@ async def _drop_progress(connection: AsyncConnection, events: Sequence[Emit]) ->
 
 
 async def _append(
-    connection: AsyncConnection, events: Sequence[Emit], framed: Sequence[str], writer: Writer
+    connection: AsyncConnection,
+    events: Sequence[Emit],
+    framed: Sequence[str],
+    writer: TransactionWriter,
 ) -> psycopg.AsyncCursor[Row]:
     return await connection.execute(
         _SQL["event_append"],

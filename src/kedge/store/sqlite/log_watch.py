@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kedge.store.sqlite.filesystem import tells_of_writes
+from kedge.store.sqlite.file import tells_of_writes
 
 _SOON = 0.001
 """Seconds from a write to the first look: most commits can be read by then."""

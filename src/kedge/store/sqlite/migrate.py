@@ -9,9 +9,9 @@ from pathlib import Path
 
 from kedge._version import __version__
 from kedge.domain.errors import StoreCorrupt, StoreTooNew
-from kedge.store.queries import load_migrations, too_new
+from kedge.store.named_sql import load_migrations, too_new
+from kedge.store.queries.search import folded_title
 from kedge.store.sqlite.connection import configure, open_file, patiently
-from kedge.store.verbs.search import folded_title
 
 _APPLICATION_ID = 0x6B656467  # "kedg"
 

@@ -18,21 +18,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from kedge._async import to_the_end
 from kedge.domain.errors import EngineClosed
 from kedge.domain.events import frame_text
 from kedge.domain.ids import IdMaker
-from kedge.store.driving import drive
+from kedge.store.named_sql import load_queries
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
-from kedge.store.queries import load_queries
-from kedge.store.script import Batch, Emit, Query, Rows, ScriptMaker, T
 from kedge.store.sqlite.checkpoints import Checkpoints
 from kedge.store.sqlite.connection import connect, create_file, patiently
 from kedge.store.sqlite.failures import is_busy, translated
-from kedge.store.sqlite.file import OpenFile
-from kedge.store.sqlite.filesystem import refuse_network
+from kedge.store.sqlite.file import OpenFile, refuse_network
 from kedge.store.sqlite.log_watch import LogWatch
 from kedge.store.sqlite.migrate import migrate
-from kedge.store.waiting import to_the_end
+from kedge.store.transaction import Batch, Emit, Query, Rows, ScriptMaker, T, drive
 
 _log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from kedge.domain.errors import (
     SessionNotFound,
     TooLarge,
 )
-from kedge.domain.failures import aborted
 from kedge.domain.permissions import PermissionReply, PermissionRequest, PermissionRule
 from kedge.domain.questions import QuestionInfo, QuestionOption, QuestionRequest
 from kedge.domain.sessions import SessionInfo
-from kedge.store.verbs.asks import (
+from kedge.domain.wire_errors import aborted
+from kedge.store.queries.asks import (
     REJECTED,
     WITHDRAWN,
-    Answer,
+    AskAnswer,
     add_ask,
     answer_of,
     answer_permission,
@@ -32,18 +32,17 @@ from kedge.store.verbs.asks import (
     reject_question,
     withdraw_ask,
 )
-from kedge.store.verbs.deletion import stop_and_delete
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import release_lease, renew_leases, take_over
-from kedge.store.verbs.retention import compact_session, purge_session
-from kedge.store.verbs.rules import Holder, allowed_in, end_rules, forget_allowed, rules_for
-from kedge.store.verbs.sessions import restore_session
+from kedge.store.queries.deletion import compact_session, purge_session, stop_and_delete
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.grants import Holder, allowed_in, end_rules, forget_allowed, rules_for
+from kedge.store.queries.leases import release_lease, renew_leases, take_over
+from kedge.store.queries.sessions import restore_session
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, opened, refused
 
-ONCE = Answer(reply="once")
-ALWAYS = Answer(reply="always")
+ONCE = AskAnswer(reply="once")
+ALWAYS = AskAnswer(reply="always")
 
 
 def permission(scene: Scene, info: SessionInfo, *patterns: str, **given: Any) -> PermissionRequest:  # noqa: ANN401 - any field
@@ -86,7 +85,7 @@ THERE, GONE = Everybody(True), Everybody(False)
 
 async def _ask(
     scene: Scene, fence: Fence, request: PermissionRequest | QuestionRequest
-) -> Answer | None:
+) -> AskAnswer | None:
     """Ask, a moment after what was asked before."""
     scene.clock.advance(1)
     return await scene.bulk(
@@ -94,7 +93,7 @@ async def _ask(
     )
 
 
-async def _reply(scene: Scene, id: str, answer: Answer) -> None:
+async def _reply(scene: Scene, id: str, answer: AskAnswer) -> None:
     """Answer a permission."""
     await scene.write(answer_permission, id, answer, owners=THERE, now=scene.clock.now())
 
@@ -183,7 +182,7 @@ async def an_ask_is_answered_once(database: Database) -> None:
             replies: list[PermissionReply] = ["once", "reject"]
             outcomes = await asyncio.gather(
                 *(
-                    _reply(scene, request.id, Answer(reply=reply))
+                    _reply(scene, request.id, AskAnswer(reply=reply))
                     for scene, reply in zip((one, two), replies, strict=True)
                 ),
                 return_exceptions=True,
@@ -295,7 +294,7 @@ async def a_rejection_with_a_message_rejects_only_itself(database: Database) -> 
         for request in (one, two):
             await _ask(scene, fence, request)
         start = await _head(scene)
-        corrected = Answer(reply="reject", message="use mv")
+        corrected = AskAnswer(reply="reject", message="use mv")
         await _reply(scene, one.id, corrected)
         assert await _waiting(scene) == [two.id]
         assert await scene.read(answer_of, one.id) == corrected
@@ -473,7 +472,7 @@ async def a_question_is_answered(database: Database) -> None:
             await scene.write(answer_question, which.id, [["x" * 2**20]], owners=THERE, now=START)
         start = await _head(scene)
         await scene.write(answer_question, which.id, [["Red"]], owners=THERE, now=START)
-        assert await scene.read(answer_of, which.id) == Answer(answers=[["Red"], []])
+        assert await scene.read(answer_of, which.id) == AskAnswer(answers=[["Red"], []])
         answered = {"sessionID": info.id, "requestID": which.id, "answers": [["Red"], []]}
         assert await _told(scene, start) == [("question.replied", answered)]
         again = question(scene, info, "Three?")

@@ -3,7 +3,7 @@
 from kedge.domain.errors import SessionNotFound
 from kedge.domain.messages import MessageTime
 from kedge.domain.parts import StepStartPart
-from kedge.store.verbs.boundaries import Boundary, find_boundary
+from kedge.store.queries.boundaries import Boundary, find_boundary
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, opened, refused
 

@@ -1,8 +1,7 @@
 """Checks of the calls of the timeline: those that left something behind are not forgotten."""
 
 from kedge.domain.sessions import SessionInfo
-from kedge.store.script import Script
-from kedge.store.verbs.timeline import (
+from kedge.store.queries.timeline import (
     NewCall,
     abandon_calls,
     begin_call,
@@ -13,6 +12,7 @@ from kedge.store.verbs.timeline import (
     next_number,
     open_calls,
 )
+from kedge.store.transaction import Script
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import Scene, opened
 

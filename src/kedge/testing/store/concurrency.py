@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from kedge.domain.errors import EngineClosed, InvalidInput
 from kedge.domain.sessions import SessionInfo
 from kedge.store.port import StoredEvent
-from kedge.store.script import Script, row, run
-from kedge.store.verbs.eventlog import events_after, log_head
-from kedge.store.verbs.messages import put_message
-from kedge.store.verbs.parts import put_part
-from kedge.store.verbs.sessions import change_session, create_session, get_session
+from kedge.store.queries.event_log import events_after, log_head
+from kedge.store.queries.messages import put_message
+from kedge.store.queries.parts import put_part
+from kedge.store.queries.sessions import change_session, create_session, get_session
+from kedge.store.transaction import Script, row, run
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, WORKTREE, Scene, changed, opened, refused

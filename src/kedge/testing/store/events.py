@@ -5,20 +5,20 @@ from kedge.domain.events import read_frame
 from kedge.domain.ids import check_id
 from kedge.domain.parts import PartTime, TextPart
 from kedge.domain.sessions import SessionInfo
-from kedge.store.script import Script
-from kedge.store.verbs.eventlog import (
+from kedge.store.queries.deletion import compact_session, purge_session
+from kedge.store.queries.event_log import (
     directory_events_after,
     events_after,
     log_head,
     session_events_after,
 )
-from kedge.store.verbs.leases import release_lease
-from kedge.store.verbs.messages import put_message, remove_message
-from kedge.store.verbs.parts import put_part, remove_part
-from kedge.store.verbs.projects import place_worktree
-from kedge.store.verbs.retention import compact_session, purge_session
-from kedge.store.verbs.sessions import delete_session, restore_session
-from kedge.store.verbs.todos import put_todos
+from kedge.store.queries.leases import release_lease
+from kedge.store.queries.messages import put_message, remove_message
+from kedge.store.queries.parts import put_part, remove_part
+from kedge.store.queries.projects import place_worktree
+from kedge.store.queries.sessions import delete_session, restore_session
+from kedge.store.queries.todos import put_todos
+from kedge.store.transaction import Script
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened, refused

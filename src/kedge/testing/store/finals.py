@@ -4,18 +4,18 @@ from dataclasses import replace
 
 from kedge.domain.messages import TurnSummary, UserMessage
 from kedge.domain.sessions import FileDiff
-from kedge.store.verbs.changes import (
+from kedge.store.queries.changes import (
     begin_task_turn,
     family_calls,
     family_changes,
     get_seen,
     set_seen,
 )
-from kedge.store.verbs.messages import put_message, remove_message
-from kedge.store.verbs.plans import open_plans
-from kedge.store.verbs.tails import list_tails, part_of_call
-from kedge.store.verbs.todos import get_todos, put_todos
-from kedge.store.verbs.turns import store_message
+from kedge.store.queries.messages import put_message, remove_message
+from kedge.store.queries.plans import open_plans
+from kedge.store.queries.tails import list_tails, part_of_call
+from kedge.store.queries.todos import get_todos, put_todos
+from kedge.store.queries.turns import store_message
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import Scene, changed, opened

@@ -6,11 +6,11 @@ from kedge.domain.ids import IdBlock
 from kedge.domain.messages import AssistantMessage, Message, MessageTime
 from kedge.domain.parts import CompactionPart, Part, ToolError, ToolPart, ToolPending, part_ended
 from kedge.domain.sessions import SessionInfo
-from kedge.store.script import Script
-from kedge.store.verbs.messages import put_message, remove_message
-from kedge.store.verbs.parts import put_part
-from kedge.store.verbs.sessions import delete_session, get_session
-from kedge.store.verbs.todos import get_todos, put_todos
+from kedge.store.queries.messages import put_message, remove_message
+from kedge.store.queries.parts import put_part
+from kedge.store.queries.sessions import delete_session, get_session
+from kedge.store.queries.todos import get_todos, put_todos
+from kedge.store.transaction import Script
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened, refused
 from kedge.testing.store.todos import todo

@@ -5,15 +5,13 @@ import asyncio
 from collections.abc import Callable
 
 from kedge.domain.errors import LeaseLost, SessionBusy, SessionNotFound
-from kedge.domain.failures import aborted
 from kedge.domain.messages import MessageTime
 from kedge.domain.parts import StepStartPart
-from kedge.domain.sessions import SessionInfo
-from kedge.domain.status import Busy, Idle, Retry
-from kedge.store.script import Script
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.interrupts import interrupt_open_messages
-from kedge.store.verbs.leases import (
+from kedge.domain.sessions import Busy, Idle, Retry, SessionInfo
+from kedge.domain.wire_errors import aborted
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.interrupts import interrupt_open_messages
+from kedge.store.queries.leases import (
     free_lease,
     held_leases,
     lease_of,
@@ -22,12 +20,13 @@ from kedge.store.verbs.leases import (
     set_status,
     take_over,
 )
-from kedge.store.verbs.messages import put_message, remove_message
-from kedge.store.verbs.parts import put_part, remove_part
-from kedge.store.verbs.requests import add_request, open_requests
-from kedge.store.verbs.sessions import lock_session
-from kedge.store.verbs.todos import put_todos
-from kedge.store.verbs.turns import begin_step, fail_step, finish_step
+from kedge.store.queries.messages import put_message, remove_message
+from kedge.store.queries.parts import put_part, remove_part
+from kedge.store.queries.requests import add_request, open_requests
+from kedge.store.queries.sessions import lock_session
+from kedge.store.queries.todos import put_todos
+from kedge.store.queries.turns import begin_step, fail_step, finish_step
+from kedge.store.transaction import Script
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, opened, refused
 

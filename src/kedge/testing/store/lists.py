@@ -4,8 +4,14 @@ import functools
 
 from kedge.domain.sessions import SessionInfo, SessionTime
 from kedge.store.cursors import PageCursor
-from kedge.store.verbs.places import EVERYWHERE, LAST, directory_place, path_place, session_page
-from kedge.store.verbs.sessions import (
+from kedge.store.queries.session_lists import (
+    EVERYWHERE,
+    LAST,
+    directory_place,
+    path_place,
+    session_page,
+)
+from kedge.store.queries.sessions import (
     archived,
     change_session,
     delete_session,

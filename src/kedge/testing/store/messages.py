@@ -4,7 +4,7 @@ from kedge.domain.errors import InvalidInput, MessageNotFound, SessionNotFound, 
 from kedge.domain.messages import MessageTime
 from kedge.domain.sessions import SessionInfo
 from kedge.store.cursors import PageCursor
-from kedge.store.verbs.messages import (
+from kedge.store.queries.messages import (
     MessagePage,
     get_message,
     message_page,

@@ -13,9 +13,9 @@ from kedge.domain.errors import (
 from kedge.domain.messages import Message
 from kedge.domain.parts import Part
 from kedge.domain.sessions import CacheCount, TokenCount
-from kedge.store.verbs.messages import remove_message
-from kedge.store.verbs.parts import get_part, put_part, remove_part
-from kedge.store.verbs.sessions import delete_session, get_session
+from kedge.store.queries.messages import remove_message
+from kedge.store.queries.parts import get_part, put_part, remove_part
+from kedge.store.queries.sessions import delete_session, get_session
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened, refused
 

@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
-from kedge.domain.failures import aborted
 from kedge.domain.parts import PartTime, ReasoningPart, TextPart
 from kedge.domain.sessions import SessionInfo
-from kedge.store.script import Script, rows
-from kedge.store.verbs.deletion import stop_and_delete
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import release_lease, take_over
-from kedge.store.verbs.parts import put_part, remove_part
-from kedge.store.verbs.pieces import Piece, add_pieces
-from kedge.store.verbs.retention import purge_session
-from kedge.store.verbs.turns import fail_step
+from kedge.domain.wire_errors import aborted
+from kedge.store.queries.deletion import purge_session, stop_and_delete
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.leases import release_lease, take_over
+from kedge.store.queries.parts import put_part, remove_part
+from kedge.store.queries.pieces import Piece, add_pieces
+from kedge.store.queries.turns import fail_step
+from kedge.store.transaction import Script, rows
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened

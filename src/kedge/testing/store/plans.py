@@ -1,13 +1,11 @@
 """Checks of plans: what a revert stores before, and after, it touches files."""
 
 from kedge.domain.errors import LeaseLost, SessionBusy
-from kedge.domain.sessions import FileDiff, RevertState, SessionSummary
-from kedge.domain.status import Idle
-from kedge.store.script import Script
-from kedge.store.verbs.changes import get_seen, later_changes, set_seen
-from kedge.store.verbs.deletion import stop_and_delete
-from kedge.store.verbs.leases import lease_of
-from kedge.store.verbs.plans import (
+from kedge.domain.sessions import FileDiff, Idle, RevertState, SessionSummary
+from kedge.store.queries.changes import get_seen, later_changes, set_seen
+from kedge.store.queries.deletion import purge_session, stop_and_delete
+from kedge.store.queries.leases import lease_of
+from kedge.store.queries.plans import (
     PlanStep,
     get_plan,
     open_plans,
@@ -15,10 +13,10 @@ from kedge.store.verbs.plans import (
     plan_steps,
     unfinished_plans,
 )
-from kedge.store.verbs.retention import purge_session
-from kedge.store.verbs.reverts import Finish, end_revert, finish_plan, resume_plan
-from kedge.store.verbs.sessions import restore_session
-from kedge.store.verbs.timeline import open_calls
+from kedge.store.queries.reverts import Finish, end_revert, finish_plan, resume_plan
+from kedge.store.queries.sessions import restore_session
+from kedge.store.queries.timeline import open_calls
+from kedge.store.transaction import Script
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, WORKTREE, opened, refused

@@ -2,8 +2,7 @@
 
 from kedge.domain.projects import Project, ProjectIcon
 from kedge.domain.sessions import SessionInfo
-from kedge.store.verbs.places import directory_place, path_place, session_page
-from kedge.store.verbs.projects import (
+from kedge.store.queries.projects import (
     all_projects,
     find_project,
     get_project,
@@ -12,7 +11,13 @@ from kedge.store.verbs.projects import (
     project_of,
     update_project,
 )
-from kedge.store.verbs.sessions import create_session, delete_session, get_session, restore_session
+from kedge.store.queries.session_lists import directory_place, path_place, session_page
+from kedge.store.queries.sessions import (
+    create_session,
+    delete_session,
+    get_session,
+    restore_session,
+)
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, opened
 

@@ -5,16 +5,14 @@ from functools import partial
 import msgspec
 
 from kedge.domain.errors import InvalidInput, LeaseLost
-from kedge.domain.failures import aborted, is_not_run
 from kedge.domain.messages import AssistantMessage, UserMessage
 from kedge.domain.parts import StepFinishPart, StepStartPart
-from kedge.domain.sessions import NO_TOKENS, SessionInfo
-from kedge.domain.status import Busy, Idle
-from kedge.store.script import ScriptMaker
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.leases import lease_of, take_over
-from kedge.store.verbs.messages import last_answer
-from kedge.store.verbs.prompts import (
+from kedge.domain.sessions import NO_TOKENS, Busy, Idle, SessionInfo
+from kedge.domain.wire_errors import aborted, is_not_run
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.leases import lease_of, take_over
+from kedge.store.queries.messages import last_answer
+from kedge.store.queries.prompts import (
     ABORTED,
     account_for,
     add_prompt,
@@ -26,8 +24,8 @@ from kedge.store.verbs.prompts import (
     waiting_prompts,
     withdraw_prompt,
 )
-from kedge.store.verbs.sessions import delete_session
-from kedge.store.verbs.turns import (
+from kedge.store.queries.sessions import delete_session
+from kedge.store.queries.turns import (
     begin_step,
     begin_turn,
     drop_unanswered,
@@ -37,7 +35,8 @@ from kedge.store.verbs.turns import (
     finish_unless_asked,
     resume_turn,
 )
-from kedge.store.verbs.unanswered import PromptState
+from kedge.store.queries.unanswered import PromptState
+from kedge.store.transaction import ScriptMaker
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, opened, refused

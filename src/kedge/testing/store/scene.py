@@ -20,23 +20,23 @@ from kedge.domain.messages import Message as AnyMessage
 from kedge.domain.parts import Part, PartTime, StepFinishPart, TextPart
 from kedge.domain.sessions import (
     NO_TOKENS,
+    Busy,
     CacheCount,
     ForkOrigin,
     SessionInfo,
     SessionTime,
     TokenCount,
 )
-from kedge.domain.status import Busy
 from kedge.domain.values import Value
 from kedge.store.port import Store, StoredEvent
-from kedge.store.script import Script, rows
-from kedge.store.verbs.eventlog import events_after
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.forks import fork_session
-from kedge.store.verbs.leases import acquire_lease, status_event
-from kedge.store.verbs.messages import get_message, put_message
-from kedge.store.verbs.parts import put_part
-from kedge.store.verbs.sessions import create_session, lock_session
+from kedge.store.queries.event_log import events_after
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.forks import fork_session
+from kedge.store.queries.leases import acquire_lease, status_event
+from kedge.store.queries.messages import get_message, put_message
+from kedge.store.queries.parts import put_part
+from kedge.store.queries.sessions import create_session, lock_session
+from kedge.store.transaction import Script, rows
 from kedge.testing.clock import ManualClock
 from kedge.testing.store.database import Database
 

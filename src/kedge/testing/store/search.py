@@ -7,12 +7,12 @@ from kedge.domain.messages import Message
 from kedge.domain.parts import ToolCompleted, ToolError, ToolPart, ToolState, ToolTime
 from kedge.domain.sessions import SearchHit, SessionTime
 from kedge.store.cursors import PageCursor
-from kedge.store.verbs.messages import remove_message
-from kedge.store.verbs.parts import remove_part
-from kedge.store.verbs.places import EVERYWHERE, directory_place
-from kedge.store.verbs.retention import compact_session, purge_session
-from kedge.store.verbs.search import index_events, search, search_sessions, words_of
-from kedge.store.verbs.sessions import change_session, delete_session, restore_session
+from kedge.store.queries.deletion import compact_session, purge_session
+from kedge.store.queries.messages import remove_message
+from kedge.store.queries.parts import remove_part
+from kedge.store.queries.search import index_events, search, search_sessions, words_of
+from kedge.store.queries.session_lists import EVERYWHERE, directory_place
+from kedge.store.queries.sessions import change_session, delete_session, restore_session
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened, refused
 

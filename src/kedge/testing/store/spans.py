@@ -5,7 +5,7 @@ from kedge.domain.errors import InvalidInput, MessageNotFound, SessionNotFound, 
 from kedge.domain.messages import Message as AnyMessage
 from kedge.domain.parts import StepStartPart
 from kedge.domain.sessions import SessionInfo
-from kedge.store.verbs.spans import changes_of, snapshot_at
+from kedge.store.queries.change_queries import changes_of, snapshot_at
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import Scene, changed, opened, refused
 from kedge.testing.store.undoing import conversation, revert

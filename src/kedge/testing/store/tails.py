@@ -4,12 +4,11 @@ from kedge.domain.errors import SessionNotFound, TailNotFound
 from kedge.domain.messages import AssistantMessage, Message
 from kedge.domain.parts import Part, TextPart
 from kedge.domain.sessions import ForkOrigin, SessionInfo, Tail
-from kedge.store.script import rows
-from kedge.store.verbs.deletion import stop_and_delete
-from kedge.store.verbs.retention import compact_session, purge_session
-from kedge.store.verbs.search import index_events, search
-from kedge.store.verbs.tails import list_tails, restore_tail
-from kedge.store.verbs.todos import get_todos, put_todos
+from kedge.store.queries.deletion import compact_session, purge_session, stop_and_delete
+from kedge.store.queries.search import index_events, search
+from kedge.store.queries.tails import list_tails, restore_tail
+from kedge.store.queries.todos import get_todos, put_todos
+from kedge.store.transaction import rows
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import Scene, changed, opened, refused

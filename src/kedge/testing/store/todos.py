@@ -1,8 +1,8 @@
 """Checks of todos: every version is kept with its place in the conversation."""
 
 from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
-from kedge.domain.todos import Todo
-from kedge.store.verbs.todos import get_todos, put_todos, todo_history, todos_before
+from kedge.domain.sessions import Todo
+from kedge.store.queries.todos import get_todos, put_todos, todo_history, todos_before
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, changed, opened, refused
 

@@ -1,6 +1,6 @@
 """Checks of trust: a file is trusted with the content that somebody saw, and with no other."""
 
-from kedge.store.verbs.trust import (
+from kedge.store.queries.grants import (
     TrustedFile,
     distrust_file,
     is_trusted,

@@ -8,9 +8,8 @@ from kedge.domain.messages import Message as AnyMessage
 from kedge.domain.messages import MessageTime
 from kedge.domain.receipts import Receipt, ReceiptOutcome, receipt_entry
 from kedge.domain.sessions import SessionInfo
-from kedge.store.script import Script
-from kedge.store.verbs.boundaries import find_boundary
-from kedge.store.verbs.changes import (
+from kedge.store.queries.boundaries import find_boundary
+from kedge.store.queries.changes import (
     ChangeSource,
     Home,
     NewChange,
@@ -18,12 +17,13 @@ from kedge.store.verbs.changes import (
     add_changes,
     changes_between,
 )
-from kedge.store.verbs.fences import Fence
-from kedge.store.verbs.plans import NewPlan, PlanData, PlanKind, PlanStep, StepOutcome, StoredPlan
-from kedge.store.verbs.reverts import Finish, begin_revert, finish_plan, store_plan
-from kedge.store.verbs.sessions import get_session, lock_session
-from kedge.store.verbs.timeline import NewCall, next_number
-from kedge.store.verbs.turns import begin_turn, finish_turn
+from kedge.store.queries.fences import Fence
+from kedge.store.queries.plans import NewPlan, PlanData, PlanKind, PlanStep, StepOutcome, StoredPlan
+from kedge.store.queries.reverts import Finish, begin_revert, finish_plan, store_plan
+from kedge.store.queries.sessions import get_session, lock_session
+from kedge.store.queries.timeline import NewCall, next_number
+from kedge.store.queries.turns import begin_turn, finish_turn
+from kedge.store.transaction import Script
 from kedge.testing.store.scene import START, WORKTREE, Scene
 
 STEP = PlanStep(n=0, path=b"a", expect=("1" * 40, 0o100644), want=None)

@@ -1,0 +1,122 @@
+"""The conversations of sessions, read from the store once and kept between prompts."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from kedge.agent.model_input import Conversation, ModelTurn
+from kedge.domain.messages import MessageWithParts
+from kedge.store.port import Store
+from kedge.store.queries.growth import Growth, PlacedMessage, conversation_growth
+
+_PAGE = 200
+_FEW = 20
+"""So many messages are converted on the event loop: a thread would take longer."""
+
+
+class Histories:
+    """What is kept of sessions that nobody runs, the most recently used ones up to a limit."""
+
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store = store
+        self._limit = limit
+        self._kept: OrderedDict[str, History] = OrderedDict()
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept, about."""
+        return sum(each.size for each in self._kept.values())
+
+    @contextmanager
+    def of(self, session_id: str) -> Iterator["History"]:
+        """The history of a session, for one run."""
+        # Taken out: no other run changes it meanwhile.
+        history = self._kept.pop(session_id, None) or History(self._store, session_id)
+        try:
+            yield history
+        finally:
+            if history.is_whole:
+                self._keep(session_id, history)
+
+    def _keep(self, session_id: str, history: "History") -> None:
+        self._kept[session_id] = history
+        self._kept.move_to_end(session_id)
+        size = self.size
+        while size > self._limit:
+            _, dropped = self._kept.popitem(last=False)
+            size -= dropped.size
+
+
+class History:
+    """The conversation of a session: what has been read stays, as long as the log of events says
+    that it is still so. It does not matter which process wrote since."""
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._conversation = Conversation()
+        self._rest: list[PlacedMessage] = []
+        self._head: int | None = None
+        """Where the log ended when it was last read."""
+        self.is_whole = True
+        """Whether nothing was broken off in the middle."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, about."""
+        return self._conversation.size
+
+    async def turns(self, prompts: Collection[str]) -> tuple[ModelTurn, ...]:
+        """The conversation as it is now; `prompts` are being answered.
+
+        Those that wait to be taken up are left out, so that none is answered twice.
+        """
+        self.is_whole = False
+        answered = await self._read(prompts)
+        turns = self._conversation.turns(self._rest, answered, prompts)
+        self.is_whole = True
+        return turns
+
+    def prompt(self, id: str) -> MessageWithParts:
+        """A prompt that nobody has begun to answer, by its id."""
+        return next(each.message for each in self._rest if each.message.info.id == id)
+
+    async def _read(self, prompts: Collection[str]) -> frozenset[str]:
+        """Read what is new; gives the prompts that have answers of their own."""
+        conversation = self._conversation
+        while True:
+            self._rest, answered = [], None
+            after = kept = conversation.pos
+            more = True
+            while more:
+                page = await self._page(after, answered)
+                self._head = page.head
+                conversation.forget(page.updated, page.changed)
+                if conversation.pos < kept or (answered is not None and page.is_touched):
+                    break  # what was read of it is no longer so
+                answered = page.answered
+                await self._take(page.messages, answered, prompts)
+                kept, more = conversation.pos, page.more
+                after = page.messages[-1].pos if page.messages else after
+            else:
+                assert answered is not None
+                return answered
+
+    async def _page(self, after: int, answered: frozenset[str] | None) -> Growth:
+        script = partial(
+            conversation_growth,
+            self._session_id,
+            after=after,
+            since=self._head,
+            limit=_PAGE,
+            answered=answered,
+        )
+        return await self._store.scan(script)
+
+    async def _take(
+        self, messages: Sequence[PlacedMessage], answered: Collection[str], prompts: Collection[str]
+    ) -> None:
+        take = partial(self._conversation.take, [*self._rest, *messages], answered, prompts)
+        self._rest = take() if len(messages) <= _FEW else await asyncio.to_thread(take)

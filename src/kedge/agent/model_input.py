@@ -1,0 +1,428 @@
+"""The conversation so far, as the messages that are sent to the model.
+
+What stands for a message depends on what is stored and on nothing else: providers keep what they
+were sent before, as long as it begins with the same bytes.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kedge.agent.output_limit import limit_noted, shortened
+from kedge.agent.tools.images import data_of, mime_of
+from kedge.domain.messages import AssistantMessage, UserMessage
+from kedge.domain.parts import (
+    FilePart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+)
+from kedge.domain.wire_errors import Failure, is_aborted, is_not_run
+from kedge.model.port import (
+    AssistantTurn,
+    Media,
+    Reasoning,
+    Text,
+    ToolResult,
+    ToolUse,
+    UserTurn,
+)
+from kedge.store.queries.growth import PlacedMessage
+from kedge.store.queries.unanswered import PromptState
+
+_SPELLED_OUT = ("text/", "application/x-directory")
+"""Attachments whose content stands in text parts beside them."""
+
+_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
+
+NO_WORDS = (Text(text="(There are no words in this message.)"),)
+"""What stands for a prompt with nothing in it: between two answers there must be something."""
+
+NOT_RUN = "(This was not done: the process ended before it began, and it was not asked again.)"
+"""What stands for the answer to a prompt that nobody ran."""
+
+NOT_ANSWERED = "(This was not answered.)"
+"""What stands for an answer of which nothing is stored."""
+
+NO_ANSWER = "(There was no answer.)"
+"""What stands for an answer without words and calls."""
+
+INTERRUPTED_BEFORE = "(Interrupted before an answer.)"
+INTERRUPTED_HERE = "(Interrupted here: the answer was not finished.)"
+FAILED_BEFORE = "(Failed before an answer: {})"
+FAILED_HERE = "(Failed here, before the answer was finished: {})"
+
+INTERRUPTED = "The tool was interrupted before it was done."
+
+_LONGEST_REASON = 200
+_SECRET = re.compile(r"(?=\S*\d)\S{20,}|\S+://\S+")
+"""What may be a key, or an address with one in it."""
+
+_READ_WITH_THE_NEXT = (PromptState.NOTE, PromptState.JOINED)
+
+_MESSAGE_OVERHEAD = 1024
+"""Bytes that a message takes beside its text, about."""
+
+ModelTurn = UserTurn | AssistantTurn
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a conversation can be cut, and how it was there."""
+
+    pos: int
+    turns: int
+    last: ModelTurn | None
+    calls: int
+    unsaid: AssistantTurn | None
+    asked: Mapping[str, tuple[int, tuple[int, ...]]]
+    size: int
+
+
+class Conversation:
+    """A conversation as models know it: people and tools on one side, the model on the other.
+
+    It grows by whole messages, and keeps those that stay as they are whatever comes behind them.
+    """
+
+    def __init__(self) -> None:
+        self._turns: list[ModelTurn] = []
+        self._names = _CallNames()
+        self._unsaid: AssistantTurn | None = None
+        """What is to be said before a person speaks again."""
+        self._asked: Mapping[str, tuple[int, tuple[int, ...]]] = {}
+        """Where the words of prompts stand that are being answered: the turn, and what of it."""
+        self._prompts: dict[str, int] = {}
+        self._answers: dict[str, int] = {}
+        self._ends = [_End(-1, 0, None, 0, None, {}, 0)]
+
+    @property
+    def pos(self) -> int:
+        """The place of the last message that is kept."""
+        return self._ends[-1].pos
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes, about."""
+        return self._ends[-1].size
+
+    def take(
+        self,
+        messages: Sequence[PlacedMessage],
+        answered: Collection[str],
+        prompts: Collection[str] = (),
+    ) -> list[PlacedMessage]:
+        """Keep what stays as it is whatever comes; gives the rest.
+
+        `answered` are the prompts that have answers of their own among these messages or behind
+        them, `prompts` the messages that are being answered.
+        """
+        size = self.size
+        kept = 0
+        for group, is_settled in self._grouped(messages, answered, prompts):
+            for each in group:
+                self._add(each, answered, prompts)
+                size += each.size + _MESSAGE_OVERHEAD
+            if is_settled:
+                self._ends.append(self._end(group[-1].pos, size))
+        self._go_back()
+        while kept < len(messages) and messages[kept].pos <= self.pos:
+            info = messages[kept].message.info
+            places = self._prompts if isinstance(info, UserMessage) else self._answers
+            places[info.id] = messages[kept].pos
+            kept += 1
+        return list(messages[kept:])
+
+    def turns(
+        self,
+        rest: Sequence[PlacedMessage] = (),
+        answered: Collection[str] = (),
+        prompts: Collection[str] = (),
+    ) -> tuple[ModelTurn, ...]:
+        """The whole conversation, with a rest that is not kept."""
+        for group, _ in self._grouped(rest, answered, prompts):
+            for each in group:
+                self._add(each, answered, prompts)
+        turns = list(self._turns)
+        for id, (place, items) in self._asked.items():
+            if id in prompts:
+                turns[place] = _marked(turns[place], items)
+        self._go_back()
+        return tuple(turns)
+
+    def forget(self, updated: Iterable[str], changed: Iterable[str]) -> None:
+        """Keep nothing from the first message on that is not what it was.
+
+        `updated` says that a message was written apart from its parts. Of a prompt, the model is
+        told only those.
+        """
+        places = [self._answers.get(id) for id in updated]
+        places += [self._answers.get(id, self._prompts.get(id)) for id in changed]
+        first = min((each for each in places if each is not None), default=None)
+        if first is None:
+            return
+        while self.pos >= first:
+            self._ends.pop()
+        self._go_back()
+        self._prompts = {id: pos for id, pos in self._prompts.items() if pos <= self.pos}
+        self._answers = {id: pos for id, pos in self._answers.items() if pos <= self.pos}
+
+    def _end(self, pos: int, size: int) -> _End:
+        last = self._turns[-1] if self._turns else None
+        count = len(self._turns)
+        return _End(pos, count, last, len(self._names), self._unsaid, self._asked, size)
+
+    def _go_back(self) -> None:
+        """Be as it was after the last message that is kept."""
+        end = self._ends[-1]
+        del self._turns[end.turns :]
+        if end.last is not None:
+            self._turns[-1] = end.last
+        self._names.forget_from(end.calls)
+        self._unsaid, self._asked = end.unsaid, end.asked
+
+    def _grouped(
+        self,
+        messages: Sequence[PlacedMessage],
+        answered: Collection[str],
+        prompts: Collection[str],
+    ) -> Iterator[tuple[list[PlacedMessage], bool]]:
+        """Each answer behind what was said before it, and whether all up to there is settled; at
+        the end what nobody has answered. Prompts that wait for a run are left out.
+
+        A prompt that came while another one was answered stands behind that answer, and not before
+        words that were said without knowing it. One that was told that nobody runs it, at whatever
+        moment, stands before the next one.
+        """
+        places = {each.message.info.id: each.pos for each in messages}
+        held: list[PlacedMessage] = []
+        told: list[PlacedMessage] = []
+        doubtful = -1
+        """A prompt up to here may yet be answered, though an answer to something else follows."""
+        for each in messages:
+            info = each.message.info
+            if isinstance(info, UserMessage):
+                held.append(each)
+                continue
+            asked = places.get(info.parentID, self._prompts.get(info.parentID))
+            is_told = info.error is not None and not each.message.parts
+            said: list[PlacedMessage] = []
+            later: list[PlacedMessage] = []
+            for one in held:
+                is_before = _precedes(one, info.parentID, asked, answered)
+                is_own = one.message.info.id == info.parentID
+                (said if (is_own if is_told else is_before) else later).append(one)
+            held = later
+            if is_told:
+                told += [*said, each]
+                continue
+            if any(one.state != PromptState.NOTE for one in said):
+                said, told = [*told, *said], []
+            if asked is None:
+                doubtful = max([doubtful, *(one.pos for one in said)])
+            elif asked >= doubtful:
+                doubtful = -1
+            yield [*said, each], not held and not told and doubtful < 0
+        left = [one for one in held if one.state <= 0 or one.message.info.id in prompts]
+        if any(one.state != PromptState.NOTE for one in left):
+            left = [*told, *left]
+        if left:
+            yield left, False
+
+    def _add(
+        self, each: PlacedMessage, answered: Collection[str], prompts: Collection[str]
+    ) -> None:
+        info = each.message.info
+        if isinstance(info, AssistantMessage):
+            self._add_answer(info, each.message.parts)
+            return
+        if self._unsaid is not None:
+            self._say(self._unsaid)
+        self._add_prompt(info, each.message.parts, prompts)
+        has_answer = info.id in answered or each.state in _READ_WITH_THE_NEXT or each.state > 0
+        model = f"{info.model.providerID}/{info.model.modelID}"
+        self._unsaid = None if has_answer else _note(NOT_ANSWERED, model)
+
+    def _add_prompt(
+        self, info: UserMessage, parts: Sequence[Part], prompts: Collection[str]
+    ) -> None:
+        told = list(_of_person(parts))
+        before = self._hear(tuple(item for item, _ in told) or NO_WORDS)
+        if info.id in prompts:
+            typed = tuple(before + n for n, (_, is_typed) in enumerate(told) if is_typed)
+            others = {id: place for id, place in self._asked.items() if id in prompts}
+            self._asked = {**others, info.id: (len(self._turns) - 1, typed)}
+
+    def _add_answer(self, info: AssistantMessage, parts: Sequence[Part]) -> None:
+        model = f"{info.providerID}/{info.modelID}"
+        said, results = _of_model(parts, self._names)
+        if said:
+            self._say(AssistantTurn(content=said, model=model))
+        if results:
+            self._hear(results)
+        if info.error is not None:
+            # Else the model would do what was asked then with what is asked now.
+            self._say(_note(_reason(info.error, has_begun=bool(said)), model))
+            self._asked = {}
+        self._unsaid = None if said or info.error else _note(NO_ANSWER, model)
+
+    def _hear(self, heard: tuple[Text | Media | ToolResult, ...]) -> int:
+        """Add to what comes between two answers, which is one turn whoever said it; tells how much
+        of it there was before."""
+        if not self._turns or not isinstance(last := self._turns[-1], UserTurn):
+            self._turns.append(UserTurn(content=heard))
+            return 0
+        before = () if last.content is NO_WORDS else last.content
+        if heard is not NO_WORDS or not before:
+            self._turns[-1] = UserTurn(content=before + heard)
+        return len(before)
+
+    def _say(self, turn: AssistantTurn) -> None:
+        """Add an answer; two in a row are one turn."""
+        if not self._turns:
+            # Providers want a person to begin.
+            self._hear(NO_WORDS)
+        last = self._turns[-1]
+        if isinstance(last, UserTurn):
+            self._turns.append(turn)
+            return
+        before = last.content
+        if last.model != turn.model:
+            # A thought goes back only to the model that had it.
+            before = tuple(item for item in before if not isinstance(item, Reasoning))
+        self._turns[-1] = AssistantTurn(content=before + turn.content, model=turn.model)
+
+
+def turns_of(
+    messages: Sequence[PlacedMessage], prompts: Collection[str] = ()
+) -> tuple[ModelTurn, ...]:
+    """The conversation of messages that are all there are; `prompts` are being answered."""
+    answers = (each.message.info for each in messages)
+    answered = {info.parentID for info in answers if isinstance(info, AssistantMessage)}
+    return Conversation().turns(messages, answered, prompts)
+
+
+def _precedes(
+    prompt: PlacedMessage, parent: str, asked: int | None, answered: Collection[str]
+) -> bool:
+    """Whether a prompt comes before an answer to the prompt `parent`, whose place is `asked`."""
+    id = prompt.message.info.id
+    if prompt.state > 0:
+        return False  # no run has begun to answer it
+    if prompt.state == PromptState.NOTE or id == parent:
+        return True  # the model knew it
+    place = prompt.pos if prompt.joined is None else prompt.joined
+    return id not in answered and (asked is None or place <= asked)
+
+
+def _note(text: str, model: str) -> AssistantTurn:
+    return AssistantTurn(content=(Text(text=text),), model=model)
+
+
+def _reason(error: Failure, *, has_begun: bool) -> str:
+    """Why there is no answer, or no whole one; short, and without what nobody else may know."""
+    if is_not_run(error):
+        return NOT_RUN
+    if is_aborted(error):
+        return INTERRUPTED_HERE if has_begun else INTERRUPTED_BEFORE
+    message = " ".join(str(error.data.get("message") or error.name).split())
+    message = _SECRET.sub("[…]", message[: 4 * _LONGEST_REASON])
+    if len(message) > _LONGEST_REASON:
+        message = f"{message[: _LONGEST_REASON - 1]}…"
+    return (FAILED_HERE if has_begun else FAILED_BEFORE).format(message)
+
+
+def _marked(turn: ModelTurn, items: Collection[int]) -> UserTurn:
+    """A turn of which some words are the prompt that is being answered."""
+    assert isinstance(turn, UserTurn)
+    return UserTurn(
+        content=tuple(
+            replace(item, is_prompt=True) if n in items and isinstance(item, Text) else item
+            for n, item in enumerate(turn.content)
+        )
+    )
+
+
+def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
+    """What a prompt says, each with whether a person typed it."""
+    for part in parts:
+        match part:
+            case TextPart(text=text, ignored=ignored) if text.strip() and not ignored:
+                yield Text(text=text), not part.synthetic
+            case FilePart(mime=mime) if not mime.startswith(_SPELLED_OUT):
+                media = media_of(part)
+                yield media or Text(text=f"[{part.filename or mime}: it could not be read]"), False
+
+
+class _CallNames:
+    """Names of calls as every provider takes them, whichever model made them up."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def forget_from(self, count: int) -> None:
+        """Be as it was when it had given so many."""
+        while len(self._given) > count:
+            self._given.popitem()
+
+    def of(self, part: ToolPart) -> tuple[str, str]:
+        """The id of a call, which no other of the conversation has, and the name of its tool."""
+        id, number = part.callID, len(self._given)
+        # Some servers number the calls of each answer anew.
+        while id in self._given or not id:
+            id = f"{part.callID or 'call'}_{number}"
+            number += 1
+        self._given[id] = None
+        return id, _ODD.sub("_", part.tool)[:_LONGEST_NAME] or "invalid"
+
+
+def _of_model(
+    parts: Sequence[Part], names: _CallNames
+) -> tuple[tuple[Text | Reasoning | ToolUse, ...], tuple[ToolResult, ...]]:
+    said: list[Text | Reasoning | ToolUse] = []
+    results: list[ToolResult] = []
+    for part in parts:
+        match part:
+            case TextPart(text=text) if text.strip():
+                said.append(Text(text=text))
+            case ReasoningPart(text=text, metadata=metadata) if text or metadata:
+                said.append(Reasoning(text=text, metadata=metadata))
+            case ToolPart(state=state):
+                id, name = names.of(part)
+                said.append(
+                    ToolUse(call_id=id, name=name, input=state.input, metadata=part.metadata)
+                )
+                results.append(_result(part, id, name))
+    if not results and not any(isinstance(each, Text) for each in said):
+        # Providers refuse a thought that nothing follows.
+        return (), ()
+    return tuple(said), tuple(results)
+
+
+def _result(part: ToolPart, id: str, name: str) -> ToolResult:
+    state = part.state
+    if isinstance(state, ToolCompleted):
+        found = (media_of(each) for each in state.attachments or ())
+        return ToolResult(
+            call_id=id,
+            name=name,
+            output=shortened(state.output, limit_noted(state.metadata)),
+            media=tuple(each for each in found if each is not None),
+        )
+    error = state.error if isinstance(state, ToolError) else INTERRUPTED
+    return ToolResult(call_id=id, name=name, output=shortened(error), is_error=True)
+
+
+def media_of(part: FilePart) -> Media | None:
+    """What an attachment holds, if it carries its content with it."""
+    data = data_of(part.url)
+    if data is None or mime_of(data) is None:
+        return None  # whatever it is called, no provider takes it
+    return Media(mime=part.mime, data=data, filename=part.filename)

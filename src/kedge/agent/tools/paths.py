@@ -1,0 +1,133 @@
+"""The file that a path in a call's arguments means, found once and held open.
+
+What was asked about is what is opened later, whatever becomes of symlinks in between.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kedge.agent.tools.tool import ToolFailure
+from kedge.domain.text import mend_text
+
+if TYPE_CHECKING:
+    from kedge.agent.tools.call import Call
+
+_LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """One path, with the folder from which it is opened component by component."""
+
+    path: Path
+    """As the model means it; symlinks on its way were not looked at."""
+    real: Path
+    """Where that leads."""
+    root: Path
+    """A folder above: the worktree, or outside of it the nearest one that exists."""
+    shown: str
+    """For titles: as seen from the worktree."""
+    patterns: tuple[str, ...]
+    """What rules match: the path as given, and also where it leads if that is elsewhere."""
+    is_own: bool
+    """Whether a symlink at the path is meant itself, not what it leads to."""
+    is_inside_git: bool
+    """Whether it is git's own, which no tool of kedge writes."""
+
+    @property
+    def below(self) -> bytes:
+        """The path from the root; empty if it is the root itself."""
+        relative = os.path.relpath(self.real, self.root)
+        return b"" if relative == "." else os.fsencode(relative)
+
+    @property
+    def plain_patterns(self) -> tuple[str, ...]:
+        """What may be remembered as rules that mean this place and no other."""
+        return tuple(each for each in self.patterns if not set("*?") & set(each))
+
+
+def place_of(call: "Call", given: str) -> FilePlace:
+    """Where a path leads, with all symlinks followed."""
+    path = _meant(call, given)
+    return _place(call, path, Path(os.path.realpath(path)), is_own=False)
+
+
+def own_place_of(call: "Call", given: str) -> FilePlace:
+    """The path itself, also if it is a symlink: that is what a deletion deletes."""
+    path = _meant(call, given)
+    return _place(call, path, _own(path), is_own=True)
+
+
+def is_same_place(place: FilePlace) -> bool:
+    """Whether the path still leads where it led."""
+    path = place.path
+    return place.real == (_own(path) if place.is_own else Path(os.path.realpath(path)))
+
+
+def printable(name: str | bytes | Path) -> str:
+    """A path as one line of text that can be sent; what would break the line is escaped."""
+    text = os.fsencode(name).decode(errors="replace")
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def _meant(call: "Call", given: str) -> Path:
+    if not given.strip():
+        raise ToolFailure("The path is empty. Name a file or a folder.")
+    if "\0" in given or len(given) > _LONGEST:
+        raise ToolFailure("No file can have this path: it is too long or holds a NUL character.")
+    return call.path(mend_text(given))
+
+
+def _own(path: Path) -> Path:
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def _place(call: "Call", path: Path, real: Path, *, is_own: bool) -> FilePlace:
+    leads_to = printable(_from_worktree(real, *_roots(call)))
+    is_below = path.is_relative_to(call.worktree)
+    shown = printable(_from_worktree(path, call.worktree)) if is_below else leads_to
+    patterns = dict.fromkeys((shown, leads_to))
+    roots = [root for root in _roots(call) if real.is_relative_to(root)]
+    is_inside_git = _is_inside_git(real, max(roots, key=_depth, default=Path("/")))
+    root = roots[0] if roots else _nearest(real)
+    return FilePlace(path, real, root, shown, tuple(patterns), is_own, is_inside_git)
+
+
+def _from_worktree(path: Path, *roots: Path) -> str:
+    """As seen from the first of these folders that it is in."""
+    for root in roots:
+        if path.is_relative_to(root):
+            return os.path.relpath(path, root)
+    return str(path)
+
+
+def _roots(call: "Call") -> Iterator[Path]:
+    return (Path(os.path.realpath(root)) for root in (call.worktree, call.directory))
+
+
+def _depth(path: Path) -> int:
+    return len(path.parts)
+
+
+def _nearest(real: Path) -> Path:
+    return next((folder for folder in real.parents if folder.is_dir()), Path("/"))
+
+
+def _is_inside_git(real: Path, root: Path) -> bool:
+    """Whether a path is in a folder `.git`, or one that a file of this name leads to, below a root:
+    a worktree may itself lie in a repository."""
+    if any(name.lower() == ".git" for name in real.relative_to(root).parts):
+        return True
+    above = (each for each in (real, *real.parents) if each != root and each.is_relative_to(root))
+    return any(map(_is_repository, above))
+
+
+def _is_repository(folder: Path) -> bool:
+    """Whether it is git's own folder of a repository, a worktree or a submodule."""
+    return os.path.isfile(folder / "HEAD") and (
+        os.path.isfile(folder / "commondir")
+        or (os.path.isdir(folder / "objects") and os.path.isdir(folder / "refs"))
+    )

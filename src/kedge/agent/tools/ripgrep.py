@@ -1,0 +1,263 @@
+"""Runs ripgrep so that it reads no configuration, takes no argument for an option, and never runs
+on.
+
+It reads the ignore files of a project itself, whatever stands there: a link to a device without an
+end, a pipe that nobody writes into. So it has limits, and who exceeds them is told which file to
+look at.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import stat
+import sys
+import sysconfig
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from kedge._async import to_the_end
+from kedge.agent.tools.paths import FilePlace, is_same_place, printable
+from kedge.agent.tools.tool import ToolFailure
+from kedge.domain.child_processes import MIB, ChildLimits
+
+_CHUNK = 1 << 16
+_LONGEST = 1 << 20
+"""A longer record is left out: nothing that people wrote is found there."""
+_MOST_BYTES = 32 << 20
+_MOST_ERRORS = 1 << 14
+_LIMITS = ChildLimits(memory=1024 * MIB, cpu=300)
+_PATIENCE = 60.0
+"""Seconds."""
+_IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+_LARGEST_RULES = MIB
+_MOST_LOOKED_AT = 50_000
+"""Names in which the file is looked for that a search could not cope with."""
+
+
+class SearchStopped(ToolFailure):
+    """A search took more time or memory than there is for one."""
+
+
+def find_ripgrep() -> str:
+    """The program that the package `ripgrep` brings."""
+    folders = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
+    found = shutil.which("rg", path=os.pathsep.join(folders)) or shutil.which("rg")
+    if found is None:
+        raise ToolFailure(
+            "The program rg was not found, so nothing can be searched. Install it with: "
+            "pip install ripgrep"
+        )
+    return found
+
+
+class Search:
+    """A running search."""
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: asyncio.Task[bytes]) -> None:
+        self._process = process
+        self._errors = errors
+        self.is_cut = False
+        """Whether there is more than was taken."""
+
+    async def records(self, separator: bytes) -> AsyncIterator[bytes]:
+        """What was found, piece by piece, without those that are too long; ends early where that is
+        more than anybody reads."""
+        assert self._process.stdout is not None
+        rest = b""
+        taken = 0
+        is_long = False
+        while chunk := await self._process.stdout.read(_CHUNK):
+            *whole, rest = (rest + chunk).split(separator)
+            if is_long:
+                # The first piece, or all of it, still belongs to what is left out.
+                is_long = not whole
+                whole, rest = whole[1:], b"" if is_long else rest
+            for record in whole:
+                taken += len(record)
+                yield record
+            if len(rest) > _LONGEST:
+                rest = b""
+                is_long = self.is_cut = True
+            if taken > _MOST_BYTES:
+                self.is_cut = True
+                return
+        await self._check()
+        if rest:
+            yield rest
+
+    async def _check(self) -> None:
+        errors = (await self._errors).decode(errors="replace").strip()
+        status = await self._process.wait()
+        if status < 0:
+            raise SearchStopped(_killed(-status, errors))
+        # 1 is nothing found; 2 without a word is that some file could not be read.
+        if status > 1 and errors:
+            raise ToolFailure(f"The search failed: {errors}")
+
+
+def _killed(number: int, errors: str) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = str(number)
+    said = f" ({errors})" if errors else ""
+    return f"The search was ended by the signal {name}{said}: it needed too much memory or time."
+
+
+@asynccontextmanager
+async def search(
+    folder: Path, arguments: Sequence[str], *, patience: float | None = None
+) -> AsyncIterator[Search]:
+    """Run ripgrep in a folder; it and whatever it started is gone when the block ends.
+
+    Raises `SearchStopped` if it takes longer than `patience` seconds, or else a minute; and at once
+    if it is seen that it would.
+    """
+    if (waiting := _odd_file(_ignore_files_above(folder))) is not None:
+        raise SearchStopped(f"The search did not begin. {waiting}")
+    try:
+        async with _run(folder, arguments, patience or _PATIENCE) as running:
+            yield running
+    except SearchStopped as stopped:
+        culprit = await asyncio.to_thread(_culprit, folder)
+        if culprit is None:
+            raise
+        raise SearchStopped(f"{stopped} {culprit}") from stopped
+
+
+@asynccontextmanager
+async def _run(folder: Path, arguments: Sequence[str], patience: float) -> AsyncIterator[Search]:
+    starting = asyncio.ensure_future(_start(folder, arguments))
+    try:
+        process = await to_the_end(starting)
+    except asyncio.CancelledError:
+        if starting.exception() is None:
+            await to_the_end(_end(starting.result()))
+        raise
+    errors = asyncio.create_task(_complaints(process))
+    try:
+        async with asyncio.timeout(patience):
+            yield Search(process, errors)
+    except TimeoutError:
+        raise SearchStopped(
+            f"The search took over {patience:.0f} s and was ended. Search a smaller folder."
+        ) from None
+    finally:
+        await to_the_end(_end(process))
+        await to_the_end(errors)
+
+
+async def _complaints(process: asyncio.subprocess.Process) -> bytes:
+    """The beginning of what it complains about; all is read, since it waits while nobody does."""
+    assert process.stderr is not None
+    kept = b""
+    while piece := await process.stderr.read(_CHUNK):
+        kept = (kept + piece)[:_MOST_ERRORS]
+    return kept
+
+
+async def _start(folder: Path, arguments: Sequence[str]) -> asyncio.subprocess.Process:
+    command = [find_ripgrep(), "--no-config", "--no-messages", "--no-ignore-messages"]
+    # A file that somebody cuts short while it is mapped would end the program.
+    command += ["--no-mmap", "--hidden", "--color=never"]
+    variables = {k: v for k, v in os.environ.items() if k != "RIPGREP_CONFIG_PATH"}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *arguments,
+            cwd=folder,
+            env=variables,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            process_group=0,
+        )
+    except (OSError, ValueError) as error:
+        raise ToolFailure(f"The search could not begin: {error}") from error
+    _LIMITS.apply(process.pid)
+    return process
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    # Reading to the end closes the pipe.
+    assert process.stdout is not None
+    while await process.stdout.read(_CHUNK):
+        pass
+    await process.wait()
+
+
+def _culprit(folder: Path) -> str | None:
+    """What is said of an ignore file with which a search cannot go well, if there is one."""
+    paths = [*_ignore_files_above(folder), *_ignore_files_below(folder)]
+    if (odd := _odd_file(paths)) is not None:
+        return odd
+    for path in paths:
+        with suppress(OSError):
+            if os.stat(path).st_size > _LARGEST_RULES:
+                return f"{printable(Path(path))} is larger than {_LARGEST_RULES} bytes: shorten it."
+    return None
+
+
+def _odd_file(paths: Iterable[str]) -> str | None:
+    """What is said of the first that a program would wait for, or read without an end."""
+    for path in paths:
+        with suppress(OSError):
+            if _has_no_end(os.stat(path)):
+                return f"{printable(Path(path))} is not a regular file: remove it and try again."
+    return None
+
+
+def _has_no_end(found: os.stat_result) -> bool:
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+        return found.st_rdev != os.stat(os.devnull).st_rdev
+    return stat.S_ISFIFO(found.st_mode)
+
+
+def _ignore_files_above(folder: Path) -> Iterator[str]:
+    """Where ignore files may be that hold in a folder: there, and above."""
+    for place in (folder, *folder.parents):
+        yield os.path.join(place, ".git", "info", "exclude")
+        yield from (os.path.join(place, name) for name in _IGNORE_FILES)
+
+
+def _ignore_files_below(folder: Path) -> Iterator[str]:
+    """Those below a folder, as far as that is quickly seen."""
+    looked_at = 0
+    for below, folders, files in os.walk(folder):
+        looked_at += len(folders) + len(files)
+        if looked_at > _MOST_LOOKED_AT:
+            return
+        yield from (os.path.join(below, name) for name in _IGNORE_FILES if name in files)
+
+
+def glob_argument(pattern: str) -> str:
+    """A pattern as ripgrep takes it, also if it begins like an exception or a comment."""
+    return "--glob=" + ("\\" + pattern if pattern[:1] in ("!", "#") else pattern)
+
+
+def modified(folder: Path, name: bytes) -> float:
+    """When a file that was found was last changed; one that is gone is the oldest."""
+    try:
+        return os.lstat(os.path.join(os.fsencode(folder), name)).st_mtime
+    except OSError:
+        return 0.0
+
+
+def check_same(place: FilePlace) -> None:
+    """Raise if the path leads elsewhere than it did when somebody was asked."""
+    if not is_same_place(place):
+        raise ToolFailure(
+            f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
+        )
+
+
+def check_folder(place: FilePlace) -> None:
+    """Raise unless there is the folder to search that was asked for."""
+    check_same(place)
+    if not place.real.is_dir():
+        raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")

@@ -1,0 +1,190 @@
+"""The configuration of a directory, from all its files."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kedge.config.display import dotted, printable
+from kedge.config.files import (
+    Complain,
+    LoadedFile,
+    TrustCheck,
+    home_of,
+    load_files,
+    load_own_files,
+    merged,
+    nobody,
+)
+from kedge.config.instructions import stays_inside
+from kedge.config.values import AgentConfig, Config, Instruction, Ruleset
+from kedge.domain.errors import ConfigInvalid
+from kedge.domain.permissions import PermissionRule
+
+
+def rules(permission: Mapping[str, Any], home: str) -> Ruleset:
+    """The rules in the order they count: the last that matches wins.
+
+    They stand as in the file, but names with wildcards come first: what is said of one permission
+    wins over what is said of many, in whichever file it stands.
+    """
+    ordered = sorted(permission.items(), key=lambda item: not set("*?") & set(item[0]))
+    return tuple(
+        PermissionRule(permission=name, pattern=_expand(pattern, home), action=action)
+        for name, given in ordered
+        for pattern, action in (given if isinstance(given, dict) else {"*": given}).items()
+    )
+
+
+def _expand(pattern: str, home: str) -> str:
+    """The pattern with the home directory written out, if it begins with it."""
+    for short in ("~", "$HOME"):
+        if pattern == short or pattern.startswith(f"{short}/"):
+            return home + pattern.removeprefix(short)
+    return pattern
+
+
+_MOST = 20
+TO_TRUST = "until you have looked at the file and run `kedge trust`"
+"""How a notice of something ends that counts when the file is trusted."""
+
+
+def notices(file: LoadedFile) -> list[str]:
+    """One line for each thing."""
+    path = printable(file.path)
+    if file.strays:
+        return [f"{path} is ignored: it is a link out of the project; put a copy in its place"]
+    if file.irregular:
+        return [f"{path} is ignored: it is not a regular file"]
+    ignored = [f"{dotted(key)} is ignored {TO_TRUST}" for key in dict.fromkeys(file.ignored)]
+    allowing = [
+        f"{dotted(key)} only makes an exception from the file's own rules {TO_TRUST}"
+        for key in file.allowing
+    ]
+    odd = [f"{dotted(key)} is ignored: kedge does not know its value" for key in file.odd]
+    found = [*ignored, *allowing, *odd]
+    if len(found) > _MOST:
+        found = [*found[:_MOST], f"and {len(found) - _MOST} more like these"]
+    return [f"{path}: {line}" for line in found]
+
+
+Json = dict[str, Any]
+
+_NOT_WRITTEN = {
+    *("permission", "restrictions", "agent", "instructions", "notices", "files", "raw"),
+    "key_variables",
+}
+"""Fields that are made here, whatever a file may have under their names."""
+_OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
+_ONLY_SHOWN = {"mode", "hidden", "color"}
+
+
+def load_config(
+    directory: str | os.PathLike[str],
+    worktree: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    is_trusted: TrustCheck = nobody,
+) -> Config:
+    """The configuration of a directory. Reads files: a coroutine calls it in a thread."""
+    variables = os.environ if environ is None else environ
+    files = load_files(directory, worktree, environ=variables, is_trusted=is_trusted)
+    return config_of(files, home_of(variables))
+
+
+def load_readable_config(
+    directory: str | os.PathLike[str],
+    worktree: str | os.PathLike[str],
+    *,
+    environ: Mapping[str, str],
+    is_trusted: TrustCheck = nobody,
+) -> Config:
+    """As `load_config`, of the files that can be read; the notices tell of the others.
+
+    To be shown, not to work by: a file that is left out may forbid something.
+    """
+
+    def files(complain: Complain) -> list[LoadedFile]:
+        return load_files(
+            directory, worktree, environ=environ, is_trusted=is_trusted, complain=complain
+        )
+
+    return _readable(files, home_of(environ))
+
+
+def load_own_config(environ: Mapping[str, str]) -> Config:
+    """What the user's own files say, of those that can be read; to be shown, not to work by."""
+
+    def files(complain: Complain) -> list[LoadedFile]:
+        return load_own_files(environ=environ, complain=complain)
+
+    return _readable(files, home_of(environ))
+
+
+def _readable(files: Callable[[Complain], list[LoadedFile]], home: str) -> Config:
+    problems: list[ConfigInvalid] = []
+    config = config_of(files(problems.append), home)
+    told = (f"{problem}: the whole file is ignored" for problem in problems)
+    return msgspec.structs.replace(config, notices=(*config.notices, *told))
+
+
+def config_of(files: list[LoadedFile], home: str) -> Config:
+    """What files come to together."""
+    raw = merged(files)
+    known = {name: value for name, value in raw.items() if name not in _NOT_WRITTEN}
+    return msgspec.structs.replace(
+        msgspec.convert(known, Config),
+        permission=rules(raw.get("permission", {}), home),
+        restrictions=tuple(rules(file.permission, home) for file in files if file.permission),
+        agent=_agents(raw.get("agent", {}), files, home),
+        instructions=_instructions(files, home),
+        key_variables=tuple(dict.fromkeys(name for file in files for name in file.key_variables)),
+        notices=tuple(notice for file in files for notice in notices(file)),
+        files=tuple(file.path for file in files if file.was_read),
+        raw=raw,
+    )
+
+
+def _agents(raw: Json, files: list[LoadedFile], home: str) -> dict[str, AgentConfig]:
+    limits = [file.agents for file in files if file.agents]
+    names = dict.fromkeys([*raw, *(name for agents in limits for name in agents)])
+    restrictions = {
+        name: tuple(rules(agents[name], home) for agents in limits if name in agents)
+        for name in names
+    }
+    return {name: _agent(raw.get(name, {}), restrictions[name], home) for name in names}
+
+
+def _agent(raw: Json, restrictions: tuple[Any, ...], home: str) -> AgentConfig:
+    given = {name: value for name, value in raw.items() if name not in _NOT_WRITTEN}
+    # What an agent has no name for is meant for its model.
+    more = {key: value for key, value in given.items() if key not in _OF_AGENTS | _ONLY_SHOWN}
+    return msgspec.structs.replace(
+        msgspec.convert(given, AgentConfig),
+        permission=rules(raw.get("permission", {}), home),
+        restrictions=restrictions,
+        options={**more, **given.get("options", {})},
+    )
+
+
+def _instructions(files: list[LoadedFile], home: str) -> tuple[Instruction, ...]:
+    made: dict[str, Instruction] = {}
+    for file in files:
+        for given in file.value.get("instructions", []):
+            pattern = home + given[1:] if given.startswith("~/") else given
+            found = Instruction(pattern=pattern, root=_root(file, given), trusted=file.trusted)
+            if pattern not in made or (file.trusted and made[pattern].root is not None):
+                made[pattern] = found
+    return tuple(made.values())
+
+
+def _root(file: LoadedFile, pattern: str) -> str | None:
+    """Where a pattern of a file may lead.
+
+    Trust in the words of a project's file is no trust in links that come with the next pull; but
+    who trusts words that lead elsewhere wants that.
+    """
+    if file.root is None or not file.trusted:
+        return file.reach
+    return file.root if stays_inside(pattern, file.root) else None

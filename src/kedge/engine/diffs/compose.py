@@ -1,0 +1,83 @@
+"""The changes of a session composed path by path: its own lines, as far as they can be told
+apart.
+
+No I/O but the reading of blobs that is handed in, and that only where others changed a path between
+two changes of the session.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from kedge.domain.errors import SnapshotError
+from kedge.engine.revert.merge import Conflict, Contents, Known, Segment, Source, composed, without
+from kedge.snapshot.files.reader import is_same
+from kedge.snapshot.values import Absent, Change, Present
+from kedge.store.queries.changes import StoredChange, StoredState
+
+Net: TypeAlias = tuple[Known, Known]
+"""What there would be at a path without the session's changes, and with them."""
+
+
+def net_changes(changes: Iterable[StoredChange], root: str, contents: Contents) -> list[Change]:
+    """The net effect of a session's own changes, sorted by path as seen from the root.
+
+    A path at which nothing is left of them is not there; one is there more than once where what the
+    session did before others changed it cannot be put together with what it did afterwards.
+    """
+    return [
+        Change(path, before, after)
+        for path, segments in sorted(segments_by_path(changes, root).items())
+        for before, after in net_of(segments, contents)
+    ]
+
+
+def segments_by_path(changes: Iterable[StoredChange], root: str) -> dict[bytes, list[Segment]]:
+    """What is known of each path, oldest first; folders and what was not looked at left out."""
+    found: defaultdict[bytes, list[Segment]] = defaultdict(list)
+    for change in sorted(changes, key=_age):
+        if change.source not in ("folder", "uncovered"):
+            segment = Segment(_state(change.before), _state(change.after), Source(change.source))
+            found[_seen_from(root, change)].append(segment)
+    return found
+
+
+def net_of(segments: Sequence[Segment], contents: Contents) -> list[Net]:
+    """The net effect at one path: usually one, none if nothing is left of it.
+
+    From what the session left last, its segments are taken out one by one, as an undo would: so
+    lines of others are on both sides, and those that the session deleted on one. Where that is a
+    conflict, what was done before stands for itself.
+    """
+    nets: list[Net] = []
+    for segment in reversed(composed(segments)):
+        before = _taken_out(segment, nets[-1][0], contents) if nets else None
+        if before is None:
+            nets.append((segment.before, segment.after))
+        else:
+            nets[-1] = before, nets[-1][1]
+    return [net for net in reversed(nets) if not is_same(*net)]
+
+
+def _taken_out(segment: Segment, now: Known, contents: Contents) -> Known | None:
+    try:
+        return without(segment, now, contents)
+    except (Conflict, SnapshotError):
+        return None
+
+
+def _age(change: StoredChange) -> tuple[int, int, str, int]:
+    return change.timeline, change.pos, change.part_id, change.n
+
+
+def _state(state: StoredState) -> Known:
+    return Absent() if state is None else Present(*state)
+
+
+def _seen_from(root: str, change: StoredChange) -> bytes:
+    """The path from the root; a subtask may work in another worktree than its session."""
+    if change.worktree == root:
+        return change.path
+    absolute = os.path.join(os.fsencode(change.worktree), change.path)
+    return os.path.relpath(absolute, os.fsencode(root))

@@ -1,0 +1,296 @@
+"""Sessions, messages and events as clients get them: the stored JSON text, joined and not
+decoded.
+
+Only where something is left out of what is stored, the patches of diffs, the text around it is
+decoded, filled in and encoded again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.errors import NotFound, SnapshotError
+from kedge.domain.events import EventProperties, MessageUpdated, SessionDiff, frame, read_frame
+from kedge.domain.ids import check_id
+from kedge.domain.messages import UserMessage
+from kedge.domain.receipts import LEFT
+from kedge.domain.sessions import FileDiff, SessionInfo
+from kedge.domain.values import Value
+from kedge.engine.diffs.diffs import ROOM
+from kedge.engine.event_log import Event
+from kedge.engine.pages import MessageTexts, PageKey, Pages
+from kedge.engine.session import Session
+from kedge.engine.session_query import Listing, read_page
+from kedge.engine.validation import check_limit
+from kedge.store.cursors import PageCursor
+from kedge.store.queries.change_queries import changes_of_turn
+from kedge.store.queries.changes import StoredChange, family_changes
+from kedge.store.queries.event_log import session_head
+from kedge.store.queries.messages import MessagePage, MessageText, get_message, message_page
+from kedge.store.queries.plans import pending_plans
+from kedge.store.queries.projects import get_project
+from kedge.store.queries.sessions import child_texts, fork_texts, get_session, get_session_text
+from kedge.store.transaction import Script
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+
+# A quote inside of a JSON string is escaped, so neither can be what somebody wrote.
+_REVERTED = '"revert":{'
+_CHANGED = '"diffs":[{'
+_PROMPT = '{"role":"user"'
+_MARKS = {MessageUpdated.type: _CHANGED, SessionDiff.type: '"diff":[{'}
+"""By the type of an event, what says that it tells of changes."""
+_EVENT_ROOM = 256 * 1024
+"""Bytes of patch text in one event."""
+_FEW = 100
+"""A page of so many messages is read at once: a thread would fight with the loop for longer."""
+
+
+class ProjectSummary(Value, frozen=True, kw_only=True):
+    """What a list of sessions of all projects says of each one's."""
+
+    id: str
+    name: str | None = None
+    worktree: str
+
+
+class _Home(msgspec.Struct, frozen=True):
+    projectID: str
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Neighbours in a list, each as JSON text."""
+
+    texts: list[str]
+    cursor: str | None
+    """Hand it back to get those that come next; None at the end."""
+
+    @property
+    def text(self) -> str:
+        """All of them as one JSON list."""
+        return f"[{','.join(self.texts)}]"
+
+
+async def session_text(engine: "Engine", id: str) -> str:
+    """A session, with what a pending revert did to the files."""
+    text = await engine.store.read(partial(get_session_text, check_id("ses", id)))
+    if _REVERTED not in text:
+        return text
+    return wire.encode(await shown(Session(engine, wire.decode(text, SessionInfo))))
+
+
+async def shown(session: Session) -> SessionInfo:
+    """A session's value, with what a pending revert did to the files."""
+    info = session.info
+    if info.revert is None:
+        return info
+    try:
+        diff = await session.reverted_diff()
+    except SnapshotError:
+        # A client that cannot be told of the files still wants the session.
+        return info
+    revert = msgspec.structs.replace(info.revert, diff=diff or None)
+    return msgspec.structs.replace(info, revert=revert)
+
+
+async def session_texts(engine: "Engine", listing: Listing) -> Texts:
+    """A page of sessions."""
+    return Texts(*await read_page(engine, listing, lambda page: page.texts))
+
+
+async def with_projects(engine: "Engine", texts: Sequence[str]) -> list[str]:
+    """Sessions, each with the project that it belongs to."""
+    projects: dict[str, str] = {}
+    found = []
+    for text in texts:
+        id = msgspec.json.decode(text, type=_Home).projectID
+        if id not in projects:
+            project = await engine.store.read(partial(get_project, id))
+            known = ProjectSummary(id=project.id, name=project.name, worktree=project.worktree)
+            projects[id] = wire.encode(known)
+        found.append(f'{text[:-1]},"project":{projects[id]}}}')
+    return found
+
+
+async def child_session_texts(engine: "Engine", id: str) -> Texts:
+    """The subtasks of a session."""
+    return Texts(await engine.store.scan(partial(child_texts, check_id("ses", id))), None)
+
+
+async def fork_session_texts(engine: "Engine", id: str) -> Texts:
+    """The sessions that were forked from a session."""
+    return Texts(await engine.store.scan(partial(fork_texts, check_id("ses", id))), None)
+
+
+async def message_text(engine: "Engine", session_id: str, id: str) -> str:
+    """A message with its parts, and with the patches of what its turn changed."""
+    check_id("ses", session_id)
+    script = partial(get_message, session_id, check_id("msg", id))
+    (found,) = await _filled(engine, session_id, [await engine.store.scan(script)])
+    return found.text
+
+
+async def message_texts(
+    engine: "Engine", session_id: str, *, before: str | None, limit: int
+) -> MessageTexts:
+    """The newest messages, or those before a cursor, oldest first."""
+    check_id("ses", session_id)
+    cursor = None if before is None else PageCursor.parse(before, session_id)
+    read = engine.store.read if check_limit(limit) <= _FEW else engine.store.scan
+    key = PageKey(session_id, before, limit)
+    head, found = await read(partial(_page, engine.pages, key, cursor))
+    if isinstance(found, MessageTexts):
+        engine.pages.keep(key, head, found)
+        return found
+    filled = await _filled(engine, session_id, found.messages)
+    older = found.older.text(session_id) if found.older else None
+    texts = MessageTexts(_joined(filled), older)
+    # Patches depend on more than their session's events.
+    if filled == found.messages:
+        engine.pages.keep(key, head, texts)
+    return texts
+
+
+def _page(
+    pages: Pages, key: PageKey, cursor: PageCursor | None
+) -> Script[tuple[int, MessageTexts | MessagePage]]:
+    """A page as it is kept, or as it is read; with the newest event of its session before that."""
+    head = yield from session_head(key.session_id)
+    if (kept := pages.find(key, head)) is not None:
+        yield from get_session_text(key.session_id)
+        return head, kept
+    return head, (yield from message_page(key.session_id, before=cursor, limit=key.limit))
+
+
+def _joined(messages: Sequence[MessageText]) -> bytes:
+    """Messages as one JSON list."""
+    # Only small pieces are copied: to get memory for a page costs more than to fill it.
+    pieces = [b"["]
+    for message in messages:
+        if len(pieces) > 1:
+            pieces.append(b",")
+        pieces.append(message.text.encode())
+    pieces.append(b"]")
+    return b"".join(pieces)
+
+
+async def _filled(
+    engine: "Engine", session_id: str, messages: Sequence[MessageText]
+) -> list[MessageText]:
+    """Messages with the patches that are not stored with their prompts."""
+    filled = list(messages)
+    changed = [at for at, each in enumerate(messages) if _is_changed_prompt(each.info)]
+    if changed:
+        prompts = [wire.decode(messages[at].info, UserMessage) for at in changed]
+        shown = await _with_patches(engine, session_id, prompts, ROOM)
+        for at, prompt in zip(changed, shown, strict=True):
+            filled[at] = messages[at]._replace(info=wire.encode(prompt))
+    return filled
+
+
+def _is_changed_prompt(info: str) -> bool:
+    return _CHANGED in info and info.startswith(_PROMPT)
+
+
+async def told(engine: "Engine", event: Event) -> Event:
+    """An event as clients are told it: with the patches that are not stored, as far as there is
+    room for them."""
+    if not lacks_patches(event):
+        return event
+    id, properties = read_frame(event.payload)
+    match properties:
+        case MessageUpdated(info=UserMessage() as prompt):
+            (info,) = await _with_patches(engine, properties.sessionID, [prompt], _EVENT_ROOM)
+            filled: EventProperties = msgspec.structs.replace(properties, info=info)
+        case SessionDiff():
+            diff = await _undone(engine, properties.sessionID, properties.diff)
+            filled = msgspec.structs.replace(properties, diff=diff)
+        case _:
+            return event
+    return replace(event, payload=frame(id, filled))
+
+
+def lacks_patches(event: Event) -> bool:
+    """Whether an event tells of changes; this is quick, and to tell them is not."""
+    mark = _MARKS.get(event.type)
+    return mark is not None and mark in event.payload
+
+
+async def _undone(engine: "Engine", session_id: str, diffs: list[FileDiff]) -> list[FileDiff]:
+    """What a revert took out, with patches as long as it is pending."""
+    try:
+        info, changes = await engine.store.scan(partial(_undone_changes, session_id, diffs))
+        (found,) = await engine.diffs.texts_of_turns(Session(engine, info), [changes], _EVENT_ROOM)
+    except (NotFound, SnapshotError):
+        # Removed meanwhile, or no longer to be read: what was stored still tells what happened.
+        return diffs
+    return _patched(diffs, found)
+
+
+def _undone_changes(
+    session_id: str, diffs: list[FileDiff]
+) -> Script[tuple[SessionInfo, list[StoredChange]]]:
+    """The session, and the changes that the pending revert with these diffs took out."""
+    info = yield from get_session(session_id)
+    plans = [each for each in (yield from pending_plans(session_id)) if each.data.diffs == diffs]
+    if not plans or (boundary := plans[-1].data.boundary) is None:
+        return info, []
+    plan = plans[-1]
+    left = {entry.path_bytes for entry in plan.data.receipt.files if entry.outcome in LEFT}
+    changes = yield from family_changes(session_id, boundary.pos, from_part=boundary.part_id)
+    undone = [
+        change
+        for change in changes
+        if change.timeline < plan.timeline and change.path_from(plan.worktree) not in {None, *left}
+    ]
+    return info, undone
+
+
+async def _with_patches(
+    engine: "Engine", session_id: str, prompts: Sequence[UserMessage], room: int
+) -> list[UserMessage]:
+    try:
+        info, turns = await engine.store.scan(partial(_turns, session_id, prompts))
+        diffs = await engine.diffs.texts_of_turns(Session(engine, info), turns, room)
+    except (NotFound, SnapshotError):
+        # Removed meanwhile, or no longer to be read: what was stored is still an answer.
+        return list(prompts)
+    return [_with(prompt, found) for prompt, found in zip(prompts, diffs, strict=True)]
+
+
+def _turns(
+    session_id: str, prompts: Sequence[UserMessage]
+) -> Script[tuple[SessionInfo, list[list[StoredChange]]]]:
+    """The session, and the changes of each prompt's turn."""
+    info = yield from get_session(session_id)
+    turns = []
+    for prompt in prompts:
+        turns.append((yield from changes_of_turn(info, prompt.id)))
+    return info, turns
+
+
+def _with(prompt: UserMessage, diffs: Sequence[FileDiff]) -> UserMessage:
+    """A prompt with patches, and else just what is stored and was told; a file that a revert has
+    put back since has none."""
+    assert prompt.summary is not None
+    filled = _patched(prompt.summary.diffs, diffs)
+    return msgspec.structs.replace(
+        prompt, summary=msgspec.structs.replace(prompt.summary, diffs=filled)
+    )
+
+
+def _patched(stored: Sequence[FileDiff], found: Sequence[FileDiff]) -> list[FileDiff]:
+    """Stored diffs, each with the patch of the one that it is the outline of."""
+    patches: dict[FileDiff, list[str | None]] = {}
+    for each in found:
+        patches.setdefault(msgspec.structs.replace(each, patch=None), []).append(each.patch)
+    return [
+        msgspec.structs.replace(each, patch=same.pop(0)) if (same := patches.get(each)) else each
+        for each in stored
+    ]

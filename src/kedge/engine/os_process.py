@@ -1,0 +1,236 @@
+"""Processes of this machine as the system shows them: which exist, and which of them runs a
+session.
+
+A process id alone says nothing after a reboot, in another container or once the number is used
+again; so an owner is named by machine, boot, pid namespace, pid and the time the process started.
+"""
+
+import calendar
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kedge.domain import wire
+from kedge.domain.values import Value
+
+UNKNOWN = "?"
+"""The start of a process that is there, but of which nothing else can be seen."""
+
+_ENGINES: set[str] = set()
+"""The engines of this process that are open."""
+
+
+class Owner(Value, frozen=True, kw_only=True):
+    """One engine in one process."""
+
+    machine: str
+    boot: str
+    namespace: str
+    pid: int
+    start: str
+    engine: str
+
+    def same_place(self, other: "Owner") -> bool:
+        """Whether the other's process can be looked up from here."""
+        mine = (self.machine, self.boot, self.namespace)
+        return mine == (other.machine, other.boot, other.namespace)
+
+
+def this_process(engine: str) -> Owner:
+    """The owner that an engine of this process is, from now on until it is forgotten."""
+    _ENGINES.add(engine)
+    return Owner(
+        machine=machine(),
+        boot=_boot(),
+        namespace=_namespace(),
+        pid=os.getpid(),
+        start=process_start(os.getpid()) or "",
+        engine=engine,
+    )
+
+
+def owner_lives(text: str, expired: bool, here: Owner) -> bool:
+    """Whether an owner may still write: by its process if that is near, else until its lease
+    expires."""
+    owner = wire.decode(text, Owner)
+    if not owner.same_place(here):
+        return not expired
+    if (owner.pid, owner.start) == (here.pid, here.start):
+        return owner.engine in _ENGINES
+    return process_start(owner.pid) in (owner.start, UNKNOWN)
+
+
+def engine_of(text: str) -> str:
+    """Which engine an owner is."""
+    return wire.decode(text, Owner).engine
+
+
+def forget_engine(owner: Owner) -> None:
+    """The engine is closed, though its process lives on."""
+    _ENGINES.discard(owner.engine)
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in a form that is good for comparing; None if it is gone."""
+    if Path("/proc/self/stat").exists():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            # The processes of other users may be hidden; whether there is one can still be told.
+            return UNKNOWN if _exists(pid) else None
+        # The name of the program is in brackets and may itself hold spaces and brackets.
+        fields = stat.rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else fields[19]
+    return _said("ps", "-o", "lstart=", "-p", str(pid)) or None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _said(*command: str) -> str:
+    # Times must read the same for whoever asks.
+    env = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False
+    ).stdout.strip()
+
+
+@cache
+def machine() -> str:
+    """What tells this machine from others."""
+    for place in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        path = Path(place)
+        if path.is_file() and (text := path.read_text("ascii", "replace").strip()):
+            return text
+    return platform.node()
+
+
+def boot() -> str:
+    """What tells the process ids that are seen from here from those of other boots and
+    containers."""
+    return f"{_boot()} {_namespace()}".strip()
+
+
+@cache
+def _boot() -> str:
+    path = Path("/proc/sys/kernel/random/boot_id")
+    if path.is_file():
+        return path.read_text("ascii").strip()
+    return _said("sysctl", "-n", "kern.bootsessionuuid")
+
+
+@cache
+def _namespace() -> str:
+    path = Path("/proc/self/ns/pid")
+    return os.readlink(path) if path.exists() else ""
+
+
+MARK = "KEDGE_CALL"
+"""The variable that tells which call a process belongs to: ids of calls, the outermost first, with
+colons between them."""
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A process."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    """0 where the system does not tell."""
+    started: int
+    """Comparable with others of the same boot."""
+    has_ended: bool = False
+    """Whether only its parent's wish to hear of its end keeps its number."""
+
+
+def processes() -> dict[int, Seen]:
+    """All processes that can be seen from here."""
+    found = _from_proc() if _has_proc() else _from_ps()
+    return {each.pid: each for each in found}
+
+
+def process(pid: int) -> Seen | None:
+    """One process, if it has not ended."""
+    if _has_proc():
+        return _read(pid)
+    return next(_from_ps("-p", str(pid)), None)
+
+
+def ended_children() -> list[Seen]:
+    """The children of this process that have ended, and whose end nobody has taken note of."""
+    found = (_stat(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
+    me = os.getpid()
+    return [each for each in found if each is not None and each.has_ended and each.parent == me]
+
+
+def marks(pid: int) -> frozenset[str]:
+    """The calls that a process was started for; none where that is not told."""
+    if pid == os.getpid():
+        # A server closes its memory, also to itself if it asks in this way.
+        return frozenset(filter(None, os.environ.get(MARK, "").split(":")))
+    try:
+        environ = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        # It has just ended, or it is another user's, or there is no such file here.
+        return frozenset()
+    prefix = f"{MARK}=".encode()
+    for each in environ.split(b"\0"):
+        if each.startswith(prefix):
+            return frozenset(each[len(prefix) :].decode("ascii", "replace").split(":"))
+    return frozenset()
+
+
+def _has_proc() -> bool:
+    return (_PROC / "self" / "stat").exists()
+
+
+def _from_proc() -> Iterator[Seen]:
+    for name in os.listdir(_PROC):
+        if name.isdecimal() and (found := _read(int(name))) is not None:
+            yield found
+
+
+def _read(pid: int) -> Seen | None:
+    found = _stat(pid)
+    return None if found is None or found.has_ended else found
+
+
+def _stat(pid: int) -> Seen | None:
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
+    except OSError:
+        # It ended while the list was read, or it is hidden from us.
+        return None
+    # The name of the program is in brackets and may itself hold spaces and brackets.
+    state, parent, group, session, *rest = stat.rpartition(")")[2].split()
+    # One whose first thread alone has ended looks the same, and goes on with others.
+    has_ended = state in ("Z", "X") and int(rest[13]) <= 1
+    return Seen(pid, int(parent), int(group), int(session), int(rest[15]), has_ended)
+
+
+def _from_ps(*which: str) -> Iterator[Seen]:
+    # Times must read the same for whoever asks.
+    env = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
+    command = ["ps", *(which or ("-ax",)), "-o", "pid=,ppid=,pgid=,stat=,lstart="]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stdout
+    for line in said.splitlines():
+        pid, parent, group, state, *words = line.split()
+        if not state.startswith("Z"):
+            moment = time.strptime(" ".join(words), "%a %b %d %H:%M:%S %Y")
+            yield Seen(int(pid), int(parent), int(group), 0, calendar.timegm(moment))

@@ -1,0 +1,112 @@
+"""Applies a plan, or completes it after a crash, and records the outcome."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kedge._failpoints import reach
+from kedge.domain.receipts import Receipt
+from kedge.engine.revert.receipts import KNOWN, corrected, step_outcomes
+from kedge.engine.timeline.formats import declared_data, restored
+from kedge.snapshot.aio import AsyncOrdered
+from kedge.snapshot.files.steps import AsideCopy, FileStep, MayWrite
+from kedge.snapshot.values import Outcome, Result, State
+from kedge.store.queries.plans import PlanStep, StoredPlan
+from kedge.store.queries.reverts import Finish
+
+if TYPE_CHECKING:
+    from kedge.engine.timeline.timeline import Timeline
+
+
+async def carry_out(
+    timeline: "Timeline",
+    order: AsyncOrdered | None,
+    plan: StoredPlan,
+    steps: Sequence[PlanStep],
+    still_held: MayWrite,
+    failed: Mapping[bytes, Result] | None = None,
+) -> Finish:
+    """Do what a stored plan says, except at paths of which it is known that it cannot be done.
+
+    The same for a plan that nothing or something was done of already. Raises `LeaseLost` before the
+    first step after the session was lost: the plan is then carried through by others.
+    """
+    results = dict(failed or {})
+    todo = [_step(plan, step) for step in steps if step.path not in results]
+    # What others write from here on is not ours, though it comes before the end of the plan.
+    looked = await timeline.head()
+    reach("before-apply")
+    # There may be only folders left to remove: somebody else deleted the files in them.
+    if todo or (order is not None and plan.data.folders):
+        assert order is not None
+        applied = await order.apply(
+            todo,
+            tag=tag_of(plan),
+            folders=plan.data.folders,
+            resumed=failed is not None,
+            may_write=still_held,
+        )
+        results |= {result.path: result for result in applied}
+    reach("after-apply")
+    return finish_of(plan, steps, results, looked=looked)
+
+
+async def clean_up(
+    order: AsyncOrdered, plan: StoredPlan, steps: Sequence[PlanStep], still_held: MayWrite
+) -> dict[bytes, Result]:
+    """Remove what a crash left beside the files of a plan; gives the paths with trouble."""
+    left = [_step(plan, step) for step in steps]
+    troubles = await order.clean_up(left, tag=tag_of(plan), may_write=still_held)
+    return {result.path: result for result in troubles}
+
+
+def finish_of(
+    plan: StoredPlan,
+    steps: Sequence[PlanStep],
+    results: Mapping[bytes, Result],
+    *,
+    looked: int | None = None,
+) -> Finish:
+    """What to write down, by what became of each path."""
+    receipt = corrected(plan.data.receipt, results)
+    outcomes = step_outcomes(steps, results)
+    done = [step for step in steps if outcomes[step.n] == "done"]
+    seen, unseen = _known(done, receipt), _unknown(receipt)
+    before: dict[bytes, State] = {step.path: restored(step.expect) for step in done}
+    after: dict[bytes, State] = {step.path: restored(step.want) for step in done}
+    return Finish(
+        receipt=receipt,
+        outcomes=outcomes,
+        seen=seen,
+        unseen=unseen,
+        call_data=declared_data(before, after, looked=looked),
+    )
+
+
+def all_skipped(steps: Sequence[PlanStep], reason: str) -> dict[bytes, Result]:
+    """The results of steps that cannot be done at all."""
+    return {step.path: Result(step.path, Outcome.SKIPPED, reason) for step in steps}
+
+
+def tag_of(plan: StoredPlan) -> str:
+    """What the temporary files of a plan are named after."""
+    return plan.id.removeprefix("pln_")
+
+
+def _known(done: Sequence[PlanStep], receipt: Receipt) -> list[tuple[bytes, str | None]]:
+    known = {entry.path_bytes for entry in receipt.files if entry.outcome in KNOWN}
+    return [(step.path, step.want[0] if step.want else None) for step in done if step.path in known]
+
+
+def _unknown(receipt: Receipt) -> list[bytes]:
+    known = (*KNOWN, "unchanged", "skipped")
+    return [entry.path_bytes for entry in receipt.files if entry.outcome not in known]
+
+
+def _step(plan: StoredPlan, step: PlanStep) -> FileStep:
+    return FileStep(
+        number=step.n,
+        path=step.path,
+        expect=restored(step.expect),
+        want=restored(step.want),
+        needs=tuple(AsideCopy(*each) for each in plan.data.needs.get(step.n, ())),
+    )

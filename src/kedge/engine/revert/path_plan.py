@@ -1,0 +1,177 @@
+"""What should become of one path, looked at alone; whether it fits with other paths is decided in
+`plan`."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeAlias
+
+from kedge.domain.errors import SnapshotError
+from kedge.domain.receipts import ReceiptOutcome
+from kedge.engine.revert.merge import (
+    Conflict,
+    Contents,
+    Known,
+    PathHistory,
+    Source,
+    composed,
+    without,
+)
+from kedge.snapshot.files.reader import Blocked, Disk, Folder, Obstacle, is_same
+from kedge.snapshot.values import Absent, Present
+
+EntrySource: TypeAlias = Literal["declared", "observed"]
+
+_SHARED = (
+    "it cannot be told whose change it is: calls of several sessions were at work, or a process had"
+    " died"
+)
+_INTERRUPTED = "a revert was interrupted here, and it was changed before that could go on"
+_SHARED_STAYS = "a change stays of which it cannot be told whose it is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What should become of a path, and what to say of it."""
+
+    path: bytes
+    disk: Disk
+    want: Known
+    """What `now` is, unless the outcome is a change."""
+    outcome: ReceiptOutcome
+    reason: str | None
+    source: EntrySource
+
+    @property
+    def now(self) -> Known:
+        """The file or symlink at the path; where a folder is, or can not even be, there is none."""
+        return self.disk if isinstance(self.disk, Present) else Absent()
+
+    @property
+    def deletes(self) -> bool:
+        return self.outcome is ReceiptOutcome.DELETED
+
+    @property
+    def writes(self) -> bool:
+        return self.outcome in (
+            ReceiptOutcome.RESTORED,
+            ReceiptOutcome.MERGED,
+            ReceiptOutcome.RECREATED,
+        )
+
+    def taking(self, blob: str) -> Self:
+        """The same, with a word on somebody else's work that goes with it."""
+        kept = f"it is kept as {blob}"
+        return replace(self, reason=f"what others changed in it since went with it; {kept}")
+
+    def given_up(self, outcome: ReceiptOutcome, reason: str) -> Self:
+        """The same path, left as it is."""
+        return replace(self, want=self.now, outcome=outcome, reason=reason)
+
+
+def merged(history: PathHistory, contents: Contents) -> Wish:
+    """Undo the own segments of a path, newest first, and keep what others changed."""
+    wish = _untouched(history)
+    segments = composed(history.segments)
+    if not segments:
+        return _unsure(wish, history)
+    if isinstance(history.disk, Obstacle):
+        return _obstructed(wish, history.disk)
+    want = wish.now
+    try:
+        for segment in reversed(segments):
+            want = without(segment, want, contents)
+        if isinstance(want, Absent) and isinstance(wish.now, Present):
+            _check_deletion(history, wish.now)
+    except Conflict as conflict:
+        reason = _in_the_way(history.disk) or str(conflict)
+        return wish.given_up(ReceiptOutcome.CONFLICT, reason)
+    except SnapshotError as error:
+        # What is lost or damaged costs this path alone.
+        return wish.given_up(ReceiptOutcome.SKIPPED, str(error))
+    return _granted(wish, want, history.own[0].before)
+
+
+def _unsure(wish: Wish, history: PathHistory) -> Wish:
+    """A path at which all segments come to nothing, if all of them happened."""
+    if not history.unsure or not history.own or is_same(wish.now, history.own[0].before):
+        return wish
+    return wish.given_up(ReceiptOutcome.CONFLICT, _INTERRUPTED)
+
+
+def overwritten(history: PathHistory) -> Wish:
+    """Put a path back to what it was before the first own segment, whatever others did since."""
+    wish = _untouched(history)
+    if not history.own:
+        return wish
+    if isinstance(history.disk, Obstacle):
+        return _obstructed(wish, history.disk)
+    first = history.own[0].before
+    granted = _granted(wish, first, first)
+    taken = _others_work(history)
+    if granted.outcome is wish.outcome or taken is None:
+        return granted
+    return granted.taking(taken)
+
+
+def _others_work(history: PathHistory) -> str | None:
+    """The newest content at the path, since the first own segment, with work of others in it."""
+    now = history.disk if isinstance(history.disk, Present) else Absent()
+    left = (each.after for each in history.own)
+    found: list[Known] = [*(each.before for each in history.own[1:]), now]
+    is_touched = history.touched_by_others
+    is_touched |= any(not is_same(new, old) for old, new in zip(left, found, strict=True))
+    contents = [state.blob for state in found if isinstance(state, Present)]
+    return contents[-1] if is_touched and contents else None
+
+
+def _untouched(history: PathHistory) -> Wish:
+    """The path left as it is, as is right if there is nothing to undo."""
+    own = history.own
+    is_observed = not own or any(each.source is Source.OBSERVED for each in own)
+    stays = _SHARED_STAYS if len(own) < len(history.segments) else None
+    return Wish(
+        path=history.path,
+        disk=history.disk,
+        want=history.disk if isinstance(history.disk, Present) else Absent(),
+        outcome=ReceiptOutcome.UNCHANGED if own else ReceiptOutcome.SHARED,
+        reason=stays if own else _SHARED,
+        source="observed" if is_observed else "declared",
+    )
+
+
+def _obstructed(wish: Wish, obstacle: Obstacle) -> Wish:
+    return wish.given_up(ReceiptOutcome(obstacle.outcome.value), obstacle.reason)
+
+
+def _granted(wish: Wish, want: Known, first: Known) -> Wish:
+    if is_same(wish.now, want):
+        return wish
+    if isinstance(want, Absent):
+        outcome = ReceiptOutcome.DELETED
+    elif isinstance(wish.now, Absent):
+        outcome = ReceiptOutcome.RECREATED
+    elif is_same(want, first):
+        outcome = ReceiptOutcome.RESTORED
+    else:
+        outcome = ReceiptOutcome.MERGED
+    return replace(wish, want=want, outcome=outcome)
+
+
+def _check_deletion(history: PathHistory, now: Present) -> None:
+    """Only what the session made, and nobody touched since, may be deleted."""
+    if isinstance(history.own[0].before, Present):
+        raise Conflict("somebody else deleted it in between")
+    if history.touched_by_others:
+        raise Conflict("another session changed it later")
+    if not is_same(now, history.own[-1].after):
+        raise Conflict("it was changed since")
+
+
+def _in_the_way(disk: Disk) -> str | None:
+    """Why there is no file at the path, if there cannot be one."""
+    match disk:
+        case Folder():
+            return "there is a folder now"
+        case Blocked():
+            return "a file or a symlink is where its folder was"
+        case _:
+            return None

@@ -1,0 +1,242 @@
+"""The planner: turns what is to be undone and what is on disk into steps and receipt entries; no
+I/O.
+
+Pure: it reads no file and writes none. One planner does it all: a revert undoes changes of a
+session, an unrevert what a revert wrote, and moving the boundary both.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kedge.domain.errors import InvariantBroken, ObjectMissing
+from kedge.domain.receipts import ReceiptOutcome, RevertStrategy
+from kedge.engine.revert.merge import Contents, Known, PathHistory
+from kedge.engine.revert.path_plan import EntrySource, Wish, merged, overwritten
+from kedge.engine.revert.safety import Facts, check, taken_by
+from kedge.snapshot.files.reader import Blocked, Folder
+from kedge.snapshot.files.steps import AsideCopy, FileStep
+from kedge.snapshot.values import Present
+
+
+def placed(wishes: Sequence[Wish]) -> list[Wish]:
+    """The wishes, those given up that others leave no room for.
+
+    A deletion needs nothing from other paths, and to give up a write takes no other's room away:
+    so each rule has to be looked at only once.
+    """
+    deleted = {wish.path for wish in wishes if wish.deletes}
+    possible = [_with_room(wish, deleted) for wish in wishes]
+    blocking = _in_each_others_way({wish.path for wish in possible if wish.writes})
+    return [
+        wish.given_up(ReceiptOutcome.CONFLICT, "a file and a folder would have to be at one place")
+        if wish.path in blocking
+        else wish
+        for wish in possible
+    ]
+
+
+def folders_to_remove(wishes: Iterable[Wish], made: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Folders that should be gone if nothing is left in them, the deepest first.
+
+    Those that the session made, and those where a file is to be; none in which a file is to be.
+    """
+    folders = set(made)
+    writes = [wish for wish in wishes if wish.writes]
+    for wish in writes:
+        folders.difference_update(folders_above(wish.path))
+    for wish in writes:
+        if isinstance(wish.disk, Folder):
+            folders.add(wish.path)
+            for entry in wish.disk.entries:
+                folders.update(_folders_between(wish.path, entry))
+    return tuple(sorted(folders, key=lambda folder: (-folder.count(b"/"), folder)))
+
+
+def folders_above(path: bytes) -> Iterator[bytes]:
+    """The folders that a path is in, the nearest first; not the root."""
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
+def _with_room(wish: Wish, deleted: set[bytes]) -> Wish:
+    if not wish.writes:
+        return wish
+    match wish.disk:
+        case Folder(entries) if not entries <= deleted:
+            return wish.given_up(ReceiptOutcome.CONFLICT, "there is a folder with other files now")
+        case Blocked(by) if by not in deleted:
+            reason = "a file or a symlink is where its folder should be"
+            return wish.given_up(ReceiptOutcome.CONFLICT, reason)
+        case _:
+            return wish
+
+
+def _in_each_others_way(writes: set[bytes]) -> set[bytes]:
+    blocking: set[bytes] = set()
+    for path in writes:
+        above = writes.intersection(folders_above(path))
+        if above:
+            blocking |= {path, *above}
+    return blocking
+
+
+def _folders_between(folder: bytes, entry: bytes) -> Iterator[bytes]:
+    for above in folders_above(entry):
+        if above == folder:
+            return
+        yield above
+
+
+_Needs: TypeAlias = dict[bytes, tuple[AsideCopy, ...]]
+_NOTHING: _Needs = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is to become of one path; see `ReceiptEntry`."""
+
+    path: bytes
+    outcome: ReceiptOutcome
+    reason: str | None
+    source: EntrySource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done, and what can be said of it before it is."""
+
+    steps: tuple[FileStep, ...]
+    """Deletions and writes; `apply` knows in which order they go."""
+    contents: dict[str, bytes]
+    """Blobs that merging made; to be stored before anything is written."""
+    folders: tuple[bytes, ...]
+    """Folders to remove after the deletions if nothing is in them, the deepest first."""
+    entries: tuple[Entry, ...]
+    """One per path, sorted by path."""
+
+
+def plan(
+    histories: Sequence[PathHistory],
+    read: Callable[[str], bytes],
+    *,
+    strategy: RevertStrategy = "merge",
+    made_folders: Iterable[bytes] = (),
+    facts: Facts | None = None,
+    has: Callable[[str], bool] | None = None,
+) -> Plan:
+    """How to undo what the histories say; `read` answers the bytes of a blob, and `has` whether
+    there is one.
+
+    `facts` is what the last check may know beside the histories.
+    """
+    _check_paths(histories)
+    contents = Contents(read)
+    ordered = sorted(histories, key=lambda each: each.path)
+    by_overwriting = strategy == "overwrite"
+    wishes = [overwritten(each) if by_overwriting else merged(each, contents) for each in ordered]
+    wishes = placed(wishes if has is None else [_possible(wish, contents, has) for wish in wishes])
+    known = facts or Facts.of(ordered)
+    if by_overwriting:
+        wishes, needs = _told(wishes, ordered, known, contents), _NOTHING
+    else:
+        wishes, needs = _checked(wishes, ordered, known, contents)
+    folders = folders_to_remove(wishes, made_folders)
+    if strategy == "abort" and any(_is_conflict(wish) for wish in wishes):
+        wishes, folders = [_aborted(wish) for wish in wishes], ()
+    steps = _steps(wishes, needs)
+    return Plan(
+        steps=steps,
+        contents=_made_for(steps, contents),
+        folders=folders,
+        entries=tuple(
+            Entry(path=wish.path, outcome=wish.outcome, reason=wish.reason, source=wish.source)
+            for wish in wishes
+        ),
+    )
+
+
+def _check_paths(histories: Sequence[PathHistory]) -> None:
+    for path, count in Counter(history.path for history in histories).items():
+        if count > 1:
+            raise InvariantBroken(f"a path with {count} histories in one plan: {path!r}")
+
+
+def _possible(wish: Wish, contents: Contents, has: Callable[[str], bool]) -> Wish:
+    """The wish, given up if what should be written is lost: that costs this path alone."""
+    if not wish.writes or not isinstance(wish.want, Present):
+        return wish
+    blob = wish.want.blob
+    if blob in contents.made or blob == _blob(wish.now) or has(blob):
+        return wish
+    return wish.given_up(ReceiptOutcome.SKIPPED, str(ObjectMissing(blob)))
+
+
+def _blob(state: Known) -> str | None:
+    return state.blob if isinstance(state, Present) else None
+
+
+def _checked(
+    wishes: list[Wish], histories: Sequence[PathHistory], facts: Facts, contents: Contents
+) -> tuple[list[Wish], _Needs]:
+    """The wishes without those that would lose something, and what the others depend on."""
+    by_path = {history.path: history for history in histories}
+    while True:
+        verdict = check(wishes, by_path, facts, contents.get)
+        if not verdict.withheld:
+            return wishes, verdict.needs
+        # What stays may leave no room for another path.
+        wishes = placed(
+            [
+                wish.given_up(ReceiptOutcome.CONFLICT, verdict.withheld[wish.path])
+                if wish.path in verdict.withheld
+                else wish
+                for wish in wishes
+            ]
+        )
+
+
+def _told(
+    wishes: list[Wish], histories: Sequence[PathHistory], facts: Facts, contents: Contents
+) -> list[Wish]:
+    """The wishes, with a word on those that take somebody else's work from the disk."""
+    by_path = {history.path: history for history in histories}
+    taken = taken_by(wishes, by_path, facts, contents.get)
+    return [
+        wish.taking(wish.now.blob) if wish.path in taken and isinstance(wish.now, Present) else wish
+        for wish in wishes
+    ]
+
+
+def _is_conflict(wish: Wish) -> bool:
+    return wish.outcome is ReceiptOutcome.CONFLICT
+
+
+def _aborted(wish: Wish) -> Wish:
+    if not wish.deletes and not wish.writes:
+        return wish
+    return wish.given_up(ReceiptOutcome.SKIPPED, "nothing was done, because other files conflict")
+
+
+def _steps(wishes: Sequence[Wish], needs: _Needs) -> tuple[FileStep, ...]:
+    ordered = [
+        *(wish for wish in wishes if wish.deletes),
+        *(wish for wish in wishes if wish.writes),
+    ]
+    return tuple(
+        FileStep(
+            number=number,
+            path=wish.path,
+            expect=wish.now,
+            want=wish.want,
+            needs=needs.get(wish.path, ()),
+        )
+        for number, wish in enumerate(ordered)
+    )
+
+
+def _made_for(steps: Iterable[FileStep], contents: Contents) -> dict[str, bytes]:
+    """The merged contents that are to be written; what was only on the way to them is not kept."""
+    wanted = [step.want.blob for step in steps if isinstance(step.want, Present)]
+    return {blob: contents.made[blob] for blob in wanted if blob in contents.made}

@@ -1,0 +1,329 @@
+"""Prepares a revert: checks the request, locks and inspects the files, and makes the plan; writes
+nothing."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar, get_args
+
+from kedge.domain.errors import FileBusy, InvalidInput, RootBusy, SnapshotError
+from kedge.domain.receipts import Receipt, ReceiptOutcome, RevertScope, RevertStrategy
+from kedge.engine.revert.material import Material
+from kedge.engine.revert.plan import Entry, Plan, plan
+from kedge.engine.revert.receipts import notes_of, receipt_of
+from kedge.engine.revert.safety import Content, Facts, content_of
+from kedge.engine.timeline.timeline import UNPROTECTED
+from kedge.engine.validation import check_flag, check_list
+from kedge.engine.worktree_paths import find_path
+from kedge.snapshot.aio import AsyncOrdered, AsyncSnapshots
+from kedge.snapshot.files.locks import FileLocks
+from kedge.snapshot.files.reader import Disk, Obstacle
+from kedge.snapshot.files.steps import FileStep
+from kedge.snapshot.snapshots import Snapshots
+from kedge.snapshot.values import Outcome, Present, Snapshot
+from kedge.store.queries.plans import is_among
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+    from kedge.store.queries.boundaries import Boundary
+
+
+def missing_folders(root: str, steps: Iterable[FileStep]) -> list[bytes]:
+    """Folders of files that are about to be written, as far as there is nothing yet."""
+    missing: dict[bytes, bool] = {}
+    for step in steps:
+        folder = step.folder if isinstance(step.want, Present) else b""
+        while folder and folder not in missing:
+            missing[folder] = not os.path.lexists(os.path.join(os.fsencode(root), folder))
+            folder = folder.rpartition(b"/")[0]
+    return sorted(folder for folder, is_missing in missing.items() if is_missing)
+
+
+PATIENCE = 2.0
+"""Seconds that a revert waits for calls that are writing the same files."""
+
+
+async def lock_files(
+    stack: AsyncExitStack, locks: FileLocks, root: str, paths: Iterable[bytes]
+) -> set[bytes]:
+    """Keep others from writing these files until the stack ends; gives those that somebody else
+    keeps writing."""
+    top = os.fsencode(root).rstrip(b"/") + b"/"
+    wanted = sorted(paths)
+    if await _lock(stack, locks, [top + path for path in wanted], PATIENCE):
+        return set()
+    return {path.removeprefix(top) for path in await _busy(stack, locks, top, wanted)}
+
+
+async def _busy(
+    stack: AsyncExitStack, locks: FileLocks, top: bytes, paths: Sequence[bytes]
+) -> list[bytes]:
+    """Halve what cannot be had as a whole, until it is known which ones are busy.
+
+    Nobody is waited for any more, so that nobody waits in a circle.
+    """
+    busy: list[bytes] = []
+    pieces = [[top + path for path in paths]]
+    while pieces:
+        piece = pieces.pop()
+        if await _lock(stack, locks, piece, 0):
+            continue
+        if len(piece) == 1:
+            busy += piece
+        else:
+            middle = len(piece) // 2
+            pieces += [piece[:middle], piece[middle:]]
+    return busy
+
+
+async def _lock(
+    stack: AsyncExitStack, locks: FileLocks, paths: Sequence[bytes], patience: float
+) -> bool:
+    try:
+        await stack.enter_async_context(locks.locked(paths, patience))
+    except FileBusy:
+        return False
+    return True
+
+
+W = TypeVar("W", bound=str)
+
+_STRATEGIES: tuple[RevertStrategy, ...] = get_args(RevertStrategy)
+_SCOPES: tuple[RevertScope, ...] = get_args(RevertScope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How a revert is to be done."""
+
+    strategy: RevertStrategy = "merge"
+    scope: RevertScope = "all"
+    dry_run: bool = False
+    files: tuple[bytes, ...] | None = None
+    """Only these, and what is below them; paths from the root of the worktree."""
+
+    def includes(self, path: bytes) -> bool:
+        """Whether a path was asked for."""
+        return self.files is None or is_among(path, self.files)
+
+
+def asked(
+    *,
+    strategy: object,
+    scope: object,
+    dry_run: object,
+    files: object,
+    directory: str,
+    root: str,
+) -> Asked:
+    """What a caller asked for; paths are given from the session's directory."""
+    chosen: Iterable[object] | None = None if files is None else check_list(files, "files")
+    paths = (
+        None
+        if chosen is None
+        else tuple(find_path(each, directory=directory, root=root) for each in chosen)
+    )
+    return Asked(
+        strategy=_choice(strategy, _STRATEGIES, "strategy"),
+        scope=_choice(scope, _SCOPES, "scope"),
+        dry_run=bool(check_flag(dry_run, "dry_run")),
+        files=paths,
+    )
+
+
+def _choice(given: object, words: tuple[W, ...], name: str) -> W:
+    for word in words:
+        if given == word:
+            return word
+    raise InvalidInput(f"{name} must be one of {', '.join(words)}", field=name)
+
+
+_log = logging.getLogger(__name__)
+_BUSY = Obstacle(Outcome.CONFLICT, "another session is writing it")
+_LEFT = "files were left as they are"
+_NOT_ASKED = "it was not asked for"
+_NOTHING = Plan(steps=(), contents={}, folders=(), entries=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is to be done, as long as the files are locked."""
+
+    plan: Plan
+    """Its entries are those of all paths, also of those that no step touches."""
+    folders: tuple[bytes, ...] = ()
+    """Those that will be made on the way to files."""
+    notes: tuple[str, ...] = ()
+    asked: int = 0
+    """The newest number of the timeline before anything was looked at."""
+    snapshot: Snapshot | None = None
+    snapshots: AsyncSnapshots | None = None
+    order: AsyncOrdered | None = None
+    """There if files were looked at."""
+
+    def receipt(self, strategy: RevertStrategy, *, applied: bool) -> Receipt:
+        """What is going to happen."""
+        return receipt_of(self.plan.entries, self.notes, strategy, applied=applied)
+
+    @property
+    def has_conflict(self) -> bool:
+        """Whether a path is left alone because others changed it."""
+        return any(entry.outcome is ReceiptOutcome.CONFLICT for entry in self.plan.entries)
+
+
+class Preparing:
+    """Plans what one revert or unrevert of a session does."""
+
+    def __init__(
+        self, engine: "Engine", session: "Session", material: Material, asked: Asked
+    ) -> None:
+        self._engine = engine
+        self._session = session
+        self._material = material
+        self._asked = asked
+        chosen = sorted(path for path in material.segments if asked.includes(path))
+        self._paths = [] if asked.scope == "messages" else chosen
+
+    @asynccontextmanager
+    async def prepared(self, boundary: "Boundary | None") -> AsyncIterator[Prepared]:
+        """What is to be done; nobody else writes the files while the block lasts."""
+        async with AsyncExitStack() as stack:
+            if self._paths:
+                found = await self._look_and_plan(stack)
+            else:
+                found = Prepared(plan=_NOTHING, snapshot=await self._snapshot_alone())
+            entries = sorted((*found.plan.entries, *self._left()), key=lambda entry: entry.path)
+            notes = await notes_of(
+                self._engine, self._session, boundary, found.snapshot, self._unmatched()
+            )
+            whole = replace(found.plan, entries=tuple(entries))
+            yield replace(found, plan=whole, notes=tuple(notes))
+
+    def _unmatched(self) -> list[bytes]:
+        """What was asked for and is nothing that the session changed."""
+        known = [*self._material.segments, *self._material.impossible]
+        asked = self._asked.files or ()
+        return [path for path in asked if not any(is_among(each, [path]) for each in known)]
+
+    def _left(self) -> list[Entry]:
+        material = self._material
+        paths = sorted(material.segments.keys() - set(self._paths))
+        reason = _LEFT if self._asked.scope == "messages" else _NOT_ASKED
+        return [*material.left(paths, reason), *material.untouchable()]
+
+    async def _look_and_plan(self, stack: AsyncExitStack) -> Prepared:
+        session, timeline = self._session, self._engine.timeline
+        busy = await lock_files(stack, timeline.locks, session.worktree, self._paths)
+        try:
+            snapshots = await session.snapshots()
+            order = await stack.enter_async_context(snapshots.ordered())
+        except RootBusy:
+            raise
+        except UNPROTECTED as error:
+            # The folder is gone, or kedge may not touch it any more; messages can still go back.
+            entries = tuple(self._material.left(self._paths, str(error)))
+            return Prepared(plan=replace(_NOTHING, entries=entries))
+        asked = await timeline.head()
+        snapshot = await self._snapshot(order)
+        free = [path for path in self._paths if path not in busy]
+        disk = await order.look(free, session=session.id)
+        facts = Evidence(self._material, snapshots.snapshots, order, snapshot)
+        made = await self._plan(facts, disk | dict.fromkeys(sorted(busy), _BUSY))
+        folders = await asyncio.to_thread(missing_folders, session.worktree, made.steps)
+        return Prepared(
+            plan=made,
+            folders=tuple(folders),
+            asked=asked,
+            snapshot=snapshot,
+            snapshots=snapshots,
+            order=order,
+        )
+
+    async def _snapshot_alone(self) -> Snapshot | None:
+        """Where no file is touched, only for what else may have happened."""
+        if not self._engine.settings.snapshots:
+            return None
+        try:
+            snapshots = await self._session.snapshots()
+            return await snapshots.track(session=self._session.id)
+        except UNPROTECTED:
+            return None
+
+    async def _snapshot(self, order: AsyncOrdered) -> Snapshot | None:
+        try:
+            return await order.track(session=self._session.id)
+        except SnapshotError:
+            # It is not needed: every path that is touched is looked at by itself.
+            return None
+
+    async def _plan(self, evidence: "Evidence", disk: dict[bytes, Disk]) -> Plan:
+        def work() -> Plan:
+            return plan(
+                self._material.histories(disk),
+                evidence.read,
+                strategy=self._asked.strategy,
+                made_folders=self._made_folders(),
+                facts=evidence.facts(disk),
+                has=evidence.has,
+            )
+
+        return await asyncio.to_thread(work)
+
+    def _made_folders(self) -> Sequence[bytes]:
+        return [path for path in self._material.folders if self._asked.includes(path)]
+
+
+class Evidence:
+    """What the planner and its last check may ask about, read when they do; used in a thread."""
+
+    def __init__(
+        self,
+        material: Material,
+        snapshots: Snapshots,
+        order: AsyncOrdered,
+        now: Snapshot | None,
+    ) -> None:
+        self._material = material
+        self._snapshots = snapshots
+        self._order = order
+        self._now = now
+        self.read = snapshots.read
+        self.has = snapshots.can_read
+
+    def facts(self, paths: Collection[bytes]) -> Facts:
+        """What is known of the session beside what is to be undone."""
+        displaced: set[Content] = set()
+        opening: dict[bytes, Content] = {}
+        now = None if self._now is None else self._now.id
+        for tree in self._material.openings:
+            try:
+                replaced = self._snapshots.replaced(tree, now)
+                # What stands where it stood is found by the paths of the plan alone.
+                rest = [path for path in paths if path not in replaced]
+                opening |= _contents(self._snapshots.held(tree, rest))
+            except SnapshotError as error:
+                # Undoing has to be possible with a damaged store too: this costs one precaution.
+                _log.warning("the snapshot %s cannot be read: %s", tree, error)
+                continue
+            displaced.update(_contents(replaced).values())
+        return Facts(
+            undone=self._material.plain(),
+            earlier=self._material.earlier,
+            opening=opening,
+            displaced=displaced,
+            elsewhere=self._elsewhere,
+        )
+
+    def _elsewhere(self, contents: Collection[Content]) -> dict[Content, list[bytes]]:
+        found: dict[Content, list[bytes]] = {}
+        for path, state in self._order.holding({blob for blob, _ in contents}):
+            found.setdefault(content_of(state), []).append(path)
+        return found
+
+
+def _contents(states: Mapping[bytes, Present]) -> dict[bytes, Content]:
+    return {path: content_of(state) for path, state in states.items()}

@@ -1,0 +1,154 @@
+"""Receipts: what was planned for each path, what became of it, and what was not looked at."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kedge.domain.parts import ToolCompleted, ToolPart, ToolRunning
+from kedge.domain.receipts import (
+    Receipt,
+    ReceiptEntry,
+    ReceiptOutcome,
+    RevertStrategy,
+    receipt_entry,
+)
+from kedge.engine.revert.plan import Entry
+from kedge.snapshot.values import Head, Outcome, Result, Snapshot
+from kedge.store.queries.boundaries import Boundary
+from kedge.store.queries.changes import family_calls
+from kedge.store.queries.messages import get_message
+from kedge.store.queries.plans import PlanStep, StepOutcome
+from kedge.store.queries.tails import part_of_call
+from kedge.store.queries.timeline import head_at
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+
+_FAILED: dict[Outcome, ReceiptOutcome] = {
+    Outcome.CONFLICT: ReceiptOutcome.CONFLICT,
+    Outcome.SKIPPED: ReceiptOutcome.SKIPPED,
+}
+KNOWN = {ReceiptOutcome.RESTORED, ReceiptOutcome.RECREATED, ReceiptOutcome.DELETED}
+"""After these a session knows what a path holds: it held it before."""
+
+
+def nothing_done(strategy: RevertStrategy, *notes: str) -> Receipt:
+    """There was nothing to do."""
+    return Receipt(files=[], notes=list(notes), applied=False, strategy=strategy)
+
+
+def receipt_of(
+    entries: Iterable[Entry], notes: Iterable[str], strategy: RevertStrategy, *, applied: bool
+) -> Receipt:
+    """What a plan is going to do."""
+    files = [
+        receipt_entry(entry.path, entry.outcome, entry.reason, entry.source) for entry in entries
+    ]
+    return Receipt(files=files, notes=list(notes), applied=applied, strategy=strategy)
+
+
+def corrected(planned: Receipt, results: Mapping[bytes, Result]) -> Receipt:
+    """What a plan did, where somebody came in between."""
+    files = [_corrected(entry, results.get(entry.path_bytes)) for entry in planned.files]
+    return msgspec.structs.replace(planned, files=files)
+
+
+def _corrected(entry: ReceiptEntry, result: Result | None) -> ReceiptEntry:
+    if result is None or result.outcome not in _FAILED:
+        return entry
+    return msgspec.structs.replace(
+        entry, outcome=_FAILED[result.outcome], reason=result.reason or None
+    )
+
+
+def step_outcomes(
+    steps: Sequence[PlanStep], results: Mapping[bytes, Result]
+) -> dict[int, StepOutcome]:
+    """What became of each step."""
+    return {step.n: _step_outcome(results[step.path].outcome) for step in steps}
+
+
+def _step_outcome(outcome: Outcome) -> StepOutcome:
+    if outcome is Outcome.CONFLICT:
+        return "conflict"
+    return "skipped" if outcome is Outcome.SKIPPED else "done"
+
+
+_LONGEST = 80
+"""Characters of a command that are enough to know it again."""
+
+_UNSEEN = (
+    "ignored files, files that are too large, paths outside the folder, HEAD and effects elsewhere"
+    " were not looked at"
+)
+_OFF = "snapshots are switched off: what calls did to files is not known, and is not undone"
+
+
+async def notes_of(
+    engine: "Engine",
+    session: "Session",
+    boundary: Boundary | None,
+    snapshot: Snapshot | None,
+    unmatched: Iterable[bytes],
+) -> list[str]:
+    """What a person should know about a revert; `unmatched` was asked for and is not there."""
+    if boundary is None:
+        return []
+    notes = [f"the session changed nothing at {_text(path)}" for path in unmatched]
+    if await _is_copied(engine, session, boundary):
+        origin = session.info.fork.sessionID if session.info.fork else ""
+        notes.append(f"what was done before the fork belongs to {origin}, and is undone there")
+    if not engine.settings.snapshots:
+        notes.append(_OFF)
+    notes += await _unknown_calls(engine, session, boundary)
+    # A step of the turn stands behind its prompt; a part is part of its step.
+    step = boundary.pos if boundary.part_id else boundary.pos + 1
+    found = await engine.store.read(partial(head_at, session.id, step))
+    if found is not None and snapshot is not None and snapshot.head is not None:
+        before = Head(ref=found[0], commit=found[1])
+        if before != snapshot.head:
+            moved = f"from {_words(before)} to {_words(snapshot.head)}"
+            notes.append(f"HEAD moved {moved} since; it was left there")
+    return notes
+
+
+async def _is_copied(engine: "Engine", session: "Session", boundary: Boundary) -> bool:
+    """Whether the boundary is a message that the session has from the one it was forked from."""
+    if session.info.fork is None:
+        return False
+    message = await engine.store.scan(partial(get_message, session.id, boundary.message_id))
+    return message.decoded().info.time.created < session.info.time.created
+
+
+def _text(path: bytes) -> str:
+    return path.decode(errors="replace") or "."
+
+
+async def _unknown_calls(engine: "Engine", session: "Session", boundary: Boundary) -> list[str]:
+    """What is not known of the calls of unknown effect that are taken back, in their order."""
+    script = partial(family_calls, session.id, boundary.pos, from_part=boundary.part_id)
+    notes = []
+    for call in await engine.store.scan(script):
+        part = await engine.store.read(partial(part_of_call, call))
+        if part is None:
+            # Somebody removed it.
+            continue
+        name = _name(part) if isinstance(part, ToolPart) else part.id
+        unseen = f"what it did to files is not known, because {call.reason}"
+        notes.append(f"{unseen if call.reason else _UNSEEN}: {name}")
+    return notes
+
+
+def _name(part: ToolPart) -> str:
+    state = part.state
+    title = state.title if isinstance(state, ToolCompleted | ToolRunning) else None
+    what = str(title or state.input.get("command") or "")
+    return f"{part.tool} ({what[:_LONGEST]})" if what else part.tool
+
+
+def _words(head: Head) -> str:
+    commit = head.commit[:12] if head.commit else "no commit"
+    return f"{head.ref} ({commit})" if head.ref else commit

@@ -1,0 +1,267 @@
+"""Revert and unrevert, from the request to the receipt."""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kedge._async import to_the_end
+from kedge._failpoints import reach
+from kedge.domain.errors import SessionBusy
+from kedge.domain.receipts import LEFT, Receipt
+from kedge.domain.sessions import FileDiff, Idle, SessionSummary
+from kedge.engine.diffs.diffs import ROOM
+from kedge.engine.diffs.summaries import Summaries
+from kedge.engine.revert.apply import carry_out
+from kedge.engine.revert.lease import Lease, leased
+from kedge.engine.revert.material import Material, material_of_revert, material_of_unrevert, written
+from kedge.engine.revert.prepare import Asked, Prepared, Preparing
+from kedge.engine.revert.receipts import nothing_done
+from kedge.engine.revert.recover import Unfinished
+from kedge.engine.timeline.formats import declared_data, restored, stored
+from kedge.snapshot.diffs.patches import git_diff
+from kedge.snapshot.diffs.trees import tree_changes
+from kedge.snapshot.values import Change, State
+from kedge.store.queries.boundaries import Boundary, find_boundary
+from kedge.store.queries.changes import Home, StoredState
+from kedge.store.queries.plans import NewPlan, PlanData, PlanKind, PlanStep, StoredPlan, open_plans
+from kedge.store.queries.reverts import finish_plan, store_plan
+from kedge.store.queries.sessions import change_session
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+
+
+async def reverted_diff(engine: "Engine", session: "Session") -> str:
+    """From what was there before the first pending revert to what the last one left."""
+    nets: dict[bytes, tuple[StoredState, StoredState]] = {}
+    for each in await engine.store.scan(partial(written, session.id)):
+        for step in each.steps:
+            before, _ = nets.get(step.path, (step.expect, None))
+            nets[step.path] = before, step.want
+    changes = [
+        Change(path, restored(before), restored(after))
+        for path, (before, after) in sorted(nets.items())
+        if before != after
+    ]
+    if not changes:
+        return ""
+
+    def read() -> str:
+        with engine.diffs.archives.opened(session.info.projectID) as store:
+            return git_diff(tree_changes(changes), lambda id: store.read(id)[1], room=ROOM)
+
+    return await asyncio.to_thread(read)
+
+
+_NOT_THERE = "there is no such message or part in this session"
+
+
+class Reverts:
+    """The reverts of an engine's sessions."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._unfinished = Unfinished(engine)
+
+    async def revert(
+        self, session: "Session", message_id: str, part_id: str | None, asked: Asked
+    ) -> Receipt:
+        """Take a session back to before a message or part; see `Session.revert`."""
+        find = partial(find_boundary, session.id, message_id, part_id)
+        boundary = await self._engine.store.read(find)
+        if boundary is None:
+            await self._check_idle(session)
+            return nothing_done(asked.strategy, _NOT_THERE)
+        if asked.dry_run:
+            # As for a real one: what a dead process left is put in order first.
+            await self._engine.runs.end_dead_run(session.id)
+            await self._unfinished.recover_session(session.id)
+            material = await self._of_revert(session, boundary)
+            preparing = Preparing(self._engine, session, material, asked)
+            async with preparing.prepared(boundary) as prepared:
+                return prepared.receipt(asked.strategy, applied=False)
+        return await to_the_end(self._revert(session, message_id, part_id, asked))
+
+    async def _revert(
+        self, session: "Session", message_id: str, part_id: str | None, asked: Asked
+    ) -> Receipt:
+        await self._unfinished.recover_session(session.id)
+        async with leased(self._engine, session.id) as lease:
+            await session.refresh()
+            find = partial(find_boundary, session.id, message_id, part_id)
+            boundary = await self._engine.store.read(find)
+            if boundary is None:
+                return nothing_done(asked.strategy, _NOT_THERE)
+            material = await self._of_revert(session, boundary)
+            preparing = Preparing(self._engine, session, material, asked)
+            async with preparing.prepared(boundary) as prepared:
+                if asked.strategy == "abort" and prepared.has_conflict:
+                    return prepared.receipt(asked.strategy, applied=False)
+                data = await self._revert_data(session, boundary, asked, material, prepared)
+                kind: PlanKind = "files" if asked.scope == "files" else "revert"
+                return await self._carry_out(session, lease, kind, data, prepared)
+
+    async def unrevert(self, session: "Session") -> Receipt:
+        """Put back what pending reverts of a session took out."""
+        await session.refresh()
+        if not await self._engine.store.read(partial(open_plans, session.id)):
+            await self._check_idle(session)
+            return nothing_done("merge")
+        return await to_the_end(self._unrevert(session))
+
+    async def _unrevert(self, session: "Session") -> Receipt:
+        await self._unfinished.recover_session(session.id)
+        async with leased(self._engine, session.id) as lease:
+            await session.refresh()
+            material = await material_of_unrevert(self._engine.store, session.id, session.worktree)
+            if not material.pending:
+                return nothing_done("merge")
+            asked = Asked()
+            preparing = Preparing(self._engine, session, material, asked)
+            async with preparing.prepared(None) as prepared:
+                data = self._data(prepared.receipt(asked.strategy, applied=True), prepared)
+                return await self._carry_out(session, lease, "unrevert", data, prepared)
+
+    async def _check_idle(self, session: "Session") -> None:
+        """What there is nothing to do about may be different when what runs is over."""
+        if not isinstance(await session.status(), Idle):
+            raise SessionBusy(session.id)
+
+    async def reverted_diff(self, session: "Session") -> str:
+        """What pending reverts of a session did to files, as `git diff` text."""
+        return await reverted_diff(self._engine, session)
+
+    async def recover_session(self, session_id: str) -> None:
+        """Carry through what a process that is gone left unfinished in one session."""
+        await self._unfinished.recover_session(session_id)
+
+    async def _of_revert(self, session: "Session", boundary: Boundary) -> Material:
+        store = self._engine.store
+        return await material_of_revert(store, session.id, session.worktree, boundary)
+
+    def _data(self, receipt: Receipt, prepared: Prepared) -> PlanData:
+        return PlanData(
+            machine=self._engine.timeline.machine,
+            partID=self._engine.ids.part(),
+            folders=list(prepared.plan.folders),
+            needs={step.number: list(step.needs) for step in prepared.plan.steps if step.needs},
+            made=list(prepared.folders),
+            receipt=receipt,
+        )
+
+    async def _revert_data(
+        self,
+        session: "Session",
+        boundary: Boundary,
+        asked: Asked,
+        material: Material,
+        prepared: Prepared,
+    ) -> PlanData:
+        first = session.info.revert
+        taken = prepared.snapshot.id if prepared.snapshot else None
+        diffs = await self._diffs(session, material, prepared)
+        summary = session.info.summary if asked.scope == "files" else _summed(diffs)
+        plain = self._data(prepared.receipt(asked.strategy, applied=True), prepared)
+        return msgspec.structs.replace(
+            plain,
+            messageID=boundary.message_id,
+            boundaryPartID=boundary.part_id,
+            pos=boundary.pos,
+            snapshot=first.snapshot if first and first.snapshot else taken,
+            summary=summary,
+            before=session.info.summary,
+            diffs=diffs,
+            leaves_files=asked.scope == "messages",
+            files=None if asked.files is None else list(asked.files),
+        )
+
+    async def _diffs(
+        self, session: "Session", material: Material, prepared: Prepared
+    ) -> list[FileDiff]:
+        """What is undone, for those who listen."""
+        left = {entry.path for entry in prepared.plan.entries if entry.outcome in LEFT}
+        undone = [
+            change
+            for change in material.changes
+            if (path := change.path_from(material.root)) is not None and path not in left
+        ]
+        return await self._engine.diffs.outlines(session, undone) if undone else []
+
+    async def _carry_out(
+        self,
+        session: "Session",
+        lease: Lease,
+        kind: PlanKind,
+        data: PlanData,
+        prepared: Prepared,
+    ) -> Receipt:
+        """Write the plan down, carry it out, and write down what became of it."""
+        engine = self._engine
+        steps = [
+            PlanStep(
+                n=step.number, path=step.path, expect=stored(step.expect), want=stored(step.want)
+            )
+            for step in prepared.plan.steps
+        ]
+        plan = await self._store(session, lease, kind, data, prepared, steps)
+        reach("plan-stored")
+        finish = await carry_out(engine.timeline, prepared.order, plan, steps, lease.still_held)
+        reach("before-outcome")
+        write = partial(finish_plan, plan, finish, fence=lease.fence, now=engine.clock.now())
+        session.info = await engine.store.write_bulk(write)
+        lease.is_over = True
+        reach("after-outcome")
+        if session.info.revert is None:
+            await self._summarise(session)
+        return finish.receipt
+
+    async def _summarise(self, session: "Session") -> None:
+        """Where nothing is hidden, a session tells what it changed that is still there."""
+        summary = await Summaries(session).summary()
+        if summary is not None and summary != session.info.summary:
+            change = partial(msgspec.structs.replace, summary=summary)
+            session.info = await self._engine.store.write(
+                partial(change_session, session.id, change)
+            )
+
+    async def _store(
+        self,
+        session: "Session",
+        lease: Lease,
+        kind: PlanKind,
+        data: PlanData,
+        prepared: Prepared,
+        steps: list[PlanStep],
+    ) -> StoredPlan:
+        engine = self._engine
+        if prepared.snapshots is not None and prepared.plan.contents:
+            contents = prepared.plan.contents.values()
+            await prepared.snapshots.put_blobs(contents, session=session.id)
+        plan = NewPlan(
+            id=engine.ids.make("pln"),
+            session_id=session.id,
+            worktree=session.worktree,
+            kind=kind,
+            data=data,
+            time_created=engine.clock.now(),
+        )
+        before: dict[bytes, State] = {step.path: step.expect for step in prepared.plan.steps}
+        home = Home(
+            session_id=session.id, message_id="", part_id=data.partID, worktree=session.worktree
+        )
+        call = engine.timeline.new_call(
+            home, "declared", asked=prepared.asked, data=declared_data(before)
+        )
+        script = partial(store_plan, plan, steps, call, fence=lease.fence)
+        return await engine.store.write_durable(script)
+
+
+def _summed(diffs: list[FileDiff]) -> SessionSummary:
+    return SessionSummary(
+        additions=sum(diff.additions for diff in diffs),
+        deletions=sum(diff.deletions for diff in diffs),
+        files=len(diffs),
+    )

@@ -1,0 +1,114 @@
+"""What the offline model says by itself."""
+
+from collections.abc import Sequence
+
+from kedge.model.offline.parser import VERBS, Problem, Scanner, near_command
+from kedge.model.port import ToolResult
+
+_MOST_SHOWN = 10_000
+_TITLE_LENGTH = 50
+_TITLE_WORDS = 7
+
+REAL_MODEL = (
+    "For a real one set a key, for example `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, or name a "
+    "model in `kedge.json`: docs/configuration.md tells how."
+)
+
+INTRODUCTION = f"""\
+I am `kedge/offline`, a small model that comes with kedge. I need no key and no network, I do not \
+understand language, and I do exactly what commands tell me, so that you can try everything else.
+
+{REAL_MODEL}
+
+One command a line, for example:
+
+    think A greeting is wanted.
+    write hello.txt Hello, world
+    edit hello.txt world kedge
+    bash cat hello.txt
+    and todo [x] greet | [~] look around | [ ] sleep
+    ask Which colour? | red | blue
+    slow 20 100ms say All of this was me.
+
+Say `help` for all commands; docs/offline.md explains them."""
+
+CHAT = "I only follow commands; say `help` for a list of them."
+
+
+def chat(prompt: str, *, is_first: bool) -> str:
+    """The answer to a prompt that holds no command."""
+    if is_first:
+        return INTRODUCTION
+    near = near_command(prompt)
+    return f"{CHAT} Perhaps `{near}` is meant." if near else CHAT
+
+
+def complaint(problems: Sequence[Problem], *, is_first: bool) -> str:
+    """The answer to a script that cannot be read."""
+    lines = "\n".join(f"- line {each.line}: {each.text}." for each in problems)
+    rest = INTRODUCTION if is_first else "Say `help` for all commands."
+    return f"I did nothing, because I could not read all of the commands:\n\n{lines}\n\n{rest}"
+
+
+def manual() -> str:
+    """Every command on a line of its own."""
+    width = max(len(verb.usage) for verb in VERBS.values())
+    commands = "\n".join(f"    {v.usage.ljust(width)}  {v.meaning}" for v in VERBS.values())
+    return f"""\
+One command a line; `#` begins a comment.
+
+{commands}
+
+Before a command:
+
+    and COMMAND                 in the same step as the line before
+    try COMMAND                 go on though it fails
+    repeat 3 COMMAND            in so many steps, or `forever`; {{n}} is the number of the step
+    slow 20 100ms COMMAND       in 20 pieces with a pause between them
+
+A TEXT is the rest of the line, a "text in quotes" with \\n and \\", or `<<END` and then lines up \
+to one that is just END. docs/offline.md has the details."""
+
+
+def closing(tools: Sequence[str], *, is_first: bool) -> str:
+    """The answer when there is nothing left to do."""
+    names = ", ".join(dict.fromkeys(tools))
+    done = f"Done: {names}." if names else "Done."
+    return f"{done}\n\nThis was `kedge/offline`. {REAL_MODEL}" if is_first else done
+
+
+def report(failed: Sequence[ToolResult], left: int) -> str:
+    """What is said of calls that failed, and of what is not done therefore."""
+    lines = "\n".join(f"- {each.name}: {_first_line(each.output)}" for each in failed)
+    said = f"I stop here, because this failed:\n\n{lines}"
+    if not left:
+        return said
+    steps = "1 more step is" if left == 1 else f"{left} more steps are"
+    return f"{said}\n\n{steps} not done."
+
+
+def _first_line(output: str) -> str:
+    return output[:500].strip().partition("\n")[0] or "(it did not say why)"
+
+
+def shown(results: Sequence[ToolResult]) -> str:
+    """What calls gave back, in short if it is long."""
+    return "\n\n".join(_shortened(each.output) for each in results) or "(nothing)"
+
+
+def _shortened(output: str) -> str:
+    left = len(output) - _MOST_SHOWN
+    return f"{output[:_MOST_SHOWN]}\n(and {left} more characters)" if left > 0 else output
+
+
+def not_offered(tool: str) -> str:
+    """What is said instead of a call that the model may not make."""
+    return f"I cannot do that here: the tool `{tool}` is not offered to me."
+
+
+def title(prompt: str) -> str:
+    """A few words for a prompt."""
+    line = (Scanner(prompt).line() or "")[:1000]
+    words = [word for word in line.split()[:_TITLE_WORDS] if not word.startswith("<<")]
+    found = " ".join(words)[:_TITLE_LENGTH].strip()
+    return found[:1].upper() + found[1:] or "Nothing yet"

@@ -1,0 +1,292 @@
+"""HTTP on a socket: granian, embedded in the process's own event loop.
+
+It is not run by its command line, which forks: subscribers, leases and running turns belong to one
+process, which one signal ends.
+
+granian accepts so many connections at once and leaves all others in the kernel's queue, where
+nobody ever says anything to them.
+"""
+
+import asyncio
+import math
+import os
+import resource
+import select
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from kedge.domain.errors import CannotListen
+from kedge.server.security import App
+from kedge.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from granian.server.embed import Server
+
+_LOOK = 0.05
+"""Seconds between two looks at the queue while somebody is in it."""
+_LOOKS = 5
+"""Looks after which it is clear that nobody accepts: granian takes much less than one."""
+_AT_ONCE = 4
+"""Clients that are refused at the same time, as each needs a descriptor."""
+_PATIENCE = 0.5
+"""Seconds in which a client that is refused has to ask."""
+_LINGER = 0.1
+"""Seconds in which it can send the rest: what comes later takes the answer away again."""
+_BODY = b'{"name":"Crowded","data":{"message":"too many clients are connected; try again later"}}'
+_ANSWER = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+)
+
+
+class Overflow:
+    """Refuses whoever waits at a listening socket while as many are connected as may be."""
+
+    def __init__(self, listener: socket.socket, connections: int) -> None:
+        # A descriptor of its own for the same queue.
+        self._listener = listener.dup()
+        self._listener.setblocking(False)
+        self._queue = select.poll()
+        self._queue.register(self._listener, select.POLLIN)
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._refusing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._spare: int | None = None
+        self._keep_spare()
+        self._wait()
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer is None:
+            self._loop.remove_reader(self._listener)
+        else:
+            self._timer.cancel()
+        for task in self._refusing:
+            task.cancel()
+        self._listener.close()
+        self._give_spare()
+
+    def _wait(self) -> None:
+        self._looks = 0
+        self._timer = None
+        self._loop.add_reader(self._listener, self._on_client)
+
+    def _on_client(self) -> None:
+        # Most are gone from the queue before the first look.
+        self._loop.remove_reader(self._listener)
+        self._timer = self._loop.call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        if not self._queue.poll(0):
+            self._wait()
+            return
+        self._looks += 1
+        self._timer = self._loop.call_later(_LOOK, self._look)
+        if self._looks >= _LOOKS and _open_descriptors() > self._connections:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        while len(self._refusing) < _AT_ONCE:
+            client = self._accepted()
+            if client is None:
+                return
+            client.setblocking(False)
+            task = self._loop.create_task(_say_no(client))
+            self._refusing.add(task)
+            task.add_done_callback(self._refusing.discard)
+
+    def _accepted(self) -> socket.socket | None:
+        """The next client; None if nobody is left, or no descriptor to speak with them."""
+        self._give_spare()
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            return None
+        finally:
+            self._keep_spare()
+        return client
+
+    def _keep_spare(self) -> None:
+        """Keep a descriptor for the next client, if there is one."""
+        with suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _give_spare(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
+
+async def _say_no(client: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    with client, suppress(OSError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE):
+            await loop.sock_recv(client, 65536)
+            await loop.sock_sendall(client, _ANSWER)
+            client.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(_LINGER):
+            while await loop.sock_recv(client, 65536):
+                pass
+
+
+def _open_descriptors() -> float:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        # Not even one is left to look with.
+        return math.inf
+
+
+_BACKLOG = 1024
+_MOST_CONNECTIONS = 4096
+_LEAST_CONNECTIONS = 8
+_MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
+_OWN_DESCRIPTORS = 48
+"""What the server itself may need: about 30 for its files and threads, the rest for commands."""
+_HEADER_PATIENCE = 60_000
+"""Milliseconds in which the head of the next request has to be there. As long as clients keep idle
+connections: one that the server closes first may just be about to be used."""
+SEND_PATIENCE = 30
+"""Seconds after which the kernel closes the socket of a client that takes nothing of what was sent:
+it does not read, or its machine is gone."""
+IDLE_PATIENCE = 60
+"""Seconds after which a client that nothing was sent to is asked for a sign of life."""
+_END_PATIENCE = 0.5
+"""Seconds in which connections end that nobody needs any more."""
+
+
+def listening_socket(settings: ServerSettings) -> socket.socket:
+    """A socket of our own: granian's would share its port with any other server."""
+    family, address = find_address(settings.hostname, settings.port)
+    try:
+        made = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise CannotListen(f"{settings.hostname} is no address of this machine: {error}") from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _limit_silence(made)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        raise CannotListen(
+            f"port {settings.port} of {settings.hostname} cannot be listened on"
+            f" ({error.strerror}); choose another with --port, or 0 for any"
+        ) from None
+    made.setblocking(False)
+    return made
+
+
+def find_address(hostname: str, port: int) -> tuple[int, Any]:
+    """The family and address of a name."""
+    try:
+        (family, _, _, _, address), *_ = socket.getaddrinfo(
+            hostname, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise CannotListen(f"{hostname} is no address of this machine: {error}") from None
+    return family, address
+
+
+def _limit_silence(listener: socket.socket) -> None:
+    """Have the kernel let go of clients that are silent for too long; those that are accepted
+    inherit it. Nobody else can: granian waits for as long as a client takes nothing."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_USER_TIMEOUT", SEND_PATIENCE * 1000),
+        ("TCP_KEEPIDLE", IDLE_PATIENCE),
+        ("TCP_KEEPINTVL", IDLE_PATIENCE // 4),
+    ):
+        # Not every system knows all of them.
+        if hasattr(socket, name):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def url_of(hostname: str, listener: socket.socket) -> str:
+    shown = f"[{hostname}]" if ":" in hostname else hostname
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def http_server(app: App, listener: socket.socket) -> AsyncIterator[Callable[[], None]]:
+    connections = _connections()
+    overflow = Overflow(listener, connections)
+    server = _server(app, listener, connections)
+
+    stop: Callable[[], None] = server.stop
+
+    def stop_accepting() -> None:
+        overflow.close()
+        stop()
+
+    serving = asyncio.create_task(server.serve())
+    try:
+        yield stop_accepting
+    finally:
+        stop_accepting()
+        # It waits for requests that are only half there, and cannot be told not to: those it lets
+        # go of by itself when their time is over.
+        await asyncio.wait([serving], timeout=_END_PATIENCE)
+
+
+def _connections() -> int:
+    """How many clients may be connected at once, idle ones included: some systems allow a process
+    few descriptors unless it asks for more, and files and programs need them too."""
+    allowed = _descriptors()
+    connections = min(_MOST_CONNECTIONS, allowed // 2, allowed - _OWN_DESCRIPTORS)
+    if connections < _LEAST_CONNECTIONS:
+        raise CannotListen(
+            f"this process may open {allowed} files, and a server needs"
+            f" {_OWN_DESCRIPTORS + _LEAST_CONNECTIONS}; allow it more with `ulimit -n`"
+        )
+    return connections
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have, after asking for as many as could be of use."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < _MOST_DESCRIPTORS:
+        wanted = (
+            _MOST_DESCRIPTORS if most == resource.RLIM_INFINITY else min(most, _MOST_DESCRIPTORS)
+        )
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(allowed, wanted), most))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _server(app: App, listener: socket.socket, connections: int) -> "Server":
+    from granian._granian import SocketHolder
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
+    from granian.server.embed import Server
+
+    holder: Any = SocketHolder
+
+    class OwnSocketServer(Server):
+        # granian describes neither this nor the holder, but it pickles holders just so.
+        _shd: Any
+        _sfd: Any
+
+        def _init_shared_socket(self) -> None:
+            self._ssp = None
+            # It closes what it is given.
+            self._sfd = listener.detach()
+            self._shd = holder(self._sfd, False, _BACKLOG)
+
+    return OwnSocketServer(
+        app,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        backpressure=connections,
+        log_enabled=False,
+        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_PATIENCE),
+    )

@@ -1,0 +1,111 @@
+"""Reverts: preview, revert, and unrevert."""
+
+import msgspec
+
+from kedge.domain.events import SessionUpdated
+from kedge.domain.receipts import Receipt, RevertScope, RevertStrategy
+from kedge.domain.sessions import SessionInfo
+from kedge.engine.engine import Engine
+from kedge.engine.json_views import shown
+from kedge.engine.session import Session
+from kedge.server.requests import NoBody, NoQuery, Request, checked_id
+from kedge.server.responses import Response, json
+from kedge.server.routing import Routes, always
+
+routes = Routes()
+
+_TOLD = 64 * 1024
+"""Characters of a diff that those who listen are told."""
+_NEXT_FILE = "\ndiff --git "
+
+
+class RevertBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to go back to, and how; all but the ids is kedge's own."""
+
+    messageID: str
+    partID: str | None = None
+    strategy: RevertStrategy = "merge"
+    """What to do with a file where the session's changes and those of others cannot be told apart:
+    leave it alone, put it back all the same, or do nothing at all."""
+    dryRun: bool = False
+    """Only say what would be done."""
+    files: list[str] | None = None
+    """Only these and what is below them, seen from the session's directory."""
+    scope: RevertScope = "all"
+    """What goes back."""
+
+
+class RevertedSession(SessionInfo, frozen=True, kw_only=True):
+    """A session, and what was done to its files."""
+
+    receipt: Receipt
+
+
+@routes.post(
+    "/session/{sessionID}/revert",
+    "session.revert",
+    body=RevertBody,
+    answer=RevertedSession,
+    grants=always,
+)
+async def revert(request: Request[NoQuery, RevertBody]) -> Response:
+    """Take a session's changes since a message or part out of the files, and hide what came since.
+
+    The next prompt makes it final; until then `unrevert` takes it back.
+    """
+    body = request.body
+    message_id = checked_id("msg", body.messageID, "messageID")
+    part_id = None if body.partID is None else checked_id("prt", body.partID, "partID")
+    session = await request.session()
+    receipt = await session.revert(
+        message_id,
+        part_id,
+        strategy=body.strategy,
+        dry_run=body.dryRun,
+        files=body.files,
+        scope=body.scope,
+    )
+    info = await shown(session)
+    if receipt.applied:
+        await _tell_diff(request.backend.engine, session, info)
+    return _answer(info, receipt)
+
+
+@routes.post(
+    "/session/{sessionID}/unrevert", "session.unrevert", answer=RevertedSession, grants=always
+)
+async def unrevert(request: Request[NoQuery, NoBody]) -> Response:
+    """Put back what `revert` took out."""
+    session = await request.session()
+    receipt = await session.unrevert()
+    return _answer(session.info, receipt)
+
+
+def _answer(info: SessionInfo, receipt: Receipt) -> Response:
+    fields = {name: getattr(info, name) for name in info.__struct_fields__}
+    return json(RevertedSession(receipt=receipt, **fields))
+
+
+async def _tell_diff(engine: Engine, session: Session, info: SessionInfo) -> None:
+    """Tell those who listen what a revert did to files: it is not stored, so no other event says
+    it, and terminal UIs ask for nothing twice."""
+    if info.revert is None or info.revert.diff is None:
+        return
+    reverted = session.info.revert
+    now = (await session.refresh()).info
+    if now.revert != reverted:
+        return
+    revert = msgspec.structs.replace(info.revert, diff=_beginning(info.revert.diff))
+    engine.events.announce(
+        SessionUpdated(sessionID=now.id, info=msgspec.structs.replace(now, revert=revert)),
+        session_id=now.id,
+        project_id=now.projectID,
+        directory=now.directory,
+    )
+
+
+def _beginning(diff: str) -> str:
+    """As many whole files of a diff as there is room for."""
+    if len(diff) <= _TOLD:
+        return diff
+    return diff[: diff.rfind(_NEXT_FILE, 0, _TOLD) + 1]

@@ -1,0 +1,340 @@
+"""All streams of events: each event is read once, encoded once, and sent to many clients.
+
+OpenCode's terminal UI comes back after a restart, but never asks again what it knew before.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from time import monotonic
+from typing import Literal
+
+from kedge.domain.errors import NotFound, PathRefused, StoreGone
+from kedge.domain.events import (
+    EventProperties,
+    GlobalDisposed,
+    InstanceDisposed,
+    MessageUpdated,
+    PartUpdated,
+    ServerResync,
+    SessionIdle,
+    SessionRequest,
+    SessionStatusChanged,
+    SessionUpdated,
+)
+from kedge.domain.messages import AssistantMessage, MessageWithParts, UserMessage
+from kedge.domain.sessions import Idle
+from kedge.domain.wire_errors import aborted
+from kedge.engine.branches import BranchWatch
+from kedge.engine.engine import Engine
+from kedge.engine.event_log import Event, Subscription
+from kedge.engine.json_views import lacks_patches, told
+from kedge.engine.runs import INTERRUPTED
+from kedge.server.responses import Receive, Send, Stream
+from kedge.server.settings import ServerSettings
+from kedge.server.sse.buffer import Frame, Recent
+from kedge.server.sse.client import StreamClient
+from kedge.server.sse.deltas import GrowingTexts
+from kedge.store.cursors import EventCursor
+from kedge.store.queries.event_log import directory_events_after, events_after, log_head
+
+_MOST_MESSAGES = 50
+_CUT_OFF = aborted(INTERRUPTED)
+
+
+async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
+    """A session's status, its last turn as it is now, and how what it asked last has ended; none if
+    it is deleted."""
+    try:
+        session = await engine.sessions.get(session_id)
+    except NotFound:
+        return []
+    info = session.info
+    # The status comes first: whatever ended the run was stored before it said idle, so what is read
+    # after an idle is complete. What is read after a busy may be older than the end, and is
+    # followed by the events of that.
+    status = await session.status()
+    told: list[EventProperties] = [SessionUpdated(sessionID=session_id, info=info)]
+    for message in _last_turn((await session.messages(limit=_MOST_MESSAGES)).messages):
+        told.append(MessageUpdated(sessionID=session_id, info=message.info))
+        told += [
+            PartUpdated(sessionID=session_id, part=part, time=engine.clock.now())
+            for part in message.parts
+        ]
+    # What the run still asked was withdrawn, and nobody may have heard the last answers.
+    told += await engine.asks.ends(session_id)
+    told.append(SessionStatusChanged(sessionID=session_id, status=status))
+    if isinstance(status, Idle):
+        told.append(SessionIdle(sessionID=session_id))
+    home = (session_id, info.projectID, info.directory)
+    return [Event(each.type, engine.events.frame(each), None, *home) for each in told]
+
+
+def _last_turn(messages: list[MessageWithParts]) -> list[MessageWithParts]:
+    """What was asked last and what was said to it, and before that the turn that was cut off, which
+    a prompt may have waited behind."""
+    infos = [each.info for each in messages]
+    asked = [at for at, info in enumerate(infos) if isinstance(info, UserMessage)]
+    cut = {
+        info.parentID
+        for info in infos
+        if isinstance(info, AssistantMessage) and info.error == _CUT_OFF
+    }
+    first = [at for at in asked if infos[at].id in cut][-1:] + asked[-1:]
+    return messages[min(first) :] if first else messages
+
+
+_log = logging.getLogger(__name__)
+_OURS = (SessionRequest.type, ServerResync.type)
+"""What processes of kedge tell each other, and what the engine tells this module alone."""
+_PAUSE = 0.0001
+"""Seconds between two rounds of sending, times the number of listeners: when much happens, it is
+sent together."""
+_RECOVERY_IS_NEWS = 60.0
+"""Seconds after the start in which listeners are told what was recovered."""
+_LOOK = 1.0
+"""Seconds between two looks whether the database is still there."""
+_FLUSH_PATIENCE = 1.0
+"""Seconds that an answer waits for the events before it; longer than those wait for patches."""
+_PATCH_PATIENCE = 0.5
+"""Seconds that events wait for the patches of one."""
+_LONGEST_QUEUE = 16_384
+"""Events that may come meanwhile. Those that are not stored are lost if there are more."""
+_PATCH_REST = 10.0
+"""Seconds without patches after some took longer."""
+_PAGE_CHARACTERS = 4 * 1024 * 1024
+"""How much of the log is told at once; with patches, an event can be many times what is stored."""
+_SETTLING = 0.06
+"""Seconds in which clients read what was sent."""
+
+
+@asynccontextmanager
+async def streaming(engine: Engine, settings: ServerSettings) -> AsyncIterator["Streams"]:
+    """The streams of an engine's events, for as long as the block lasts."""
+    async with engine.events.subscribe(queue_length=_LONGEST_QUEUE) as events:
+        streams = Streams(engine, settings, EventCursor.parse(events.cursor).seq)
+        tasks = [asyncio.create_task(streams.follow(events)), asyncio.create_task(streams.watch())]
+        try:
+            yield streams
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await streams.branches.close()
+
+
+class Streams:
+    """The listeners of a server, and what is recent for them."""
+
+    def __init__(self, engine: Engine, settings: ServerSettings, position: int) -> None:
+        self.recent = Recent(position)
+        self.texts = GrowingTexts(engine.ids)
+        self._engine = engine
+        self._settings = settings
+        self._started = monotonic()
+        self._listeners: dict[StreamClient, None] = {}
+        self._round: asyncio.TimerHandle | None = None
+        self._last_round = 0.0
+        self._patches_from = 0.0
+        """When patches are made again."""
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
+        self.branches = BranchWatch(engine.events, self._project_of)
+
+    def __len__(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
+    def __iter__(self) -> Iterator[StreamClient]:
+        return iter(self._listeners)
+
+    def stream(self, directory: str | None, after: EventCursor | None) -> Stream:
+        """The events of a directory, or all, as an answer; after a cursor, or from now on."""
+        # Else it would never hear anything.
+        self._engine.store.check()
+        self.branches.care_for(directory or str(self._engine.directory))
+
+        async def answer(receive: Receive, send: Send) -> None:
+            listener = StreamClient(self, directory, after, send)
+            self._listeners[listener] = None
+            try:
+                await listener.run(receive)
+            finally:
+                del self._listeners[listener]
+
+        return answer
+
+    async def flushed(self) -> None:
+        """Wait until everything that has happened so far is on the sockets of those who listen.
+
+        Those who do not read are not waited for any longer than others would notice.
+        """
+        if not self._listeners:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_PATIENCE):
+                await self._reached(await self._engine.store.read(log_head))
+                self._tell_all()
+                end = self.recent.end
+                late = [each for each in self._listeners if each.at is not None and each.at < end]
+                await asyncio.gather(*(each.sent(end) for each in late if not each.is_stuck))
+        await asyncio.sleep(_SETTLING)
+
+    async def dispose(self, directory: str) -> None:
+        """Tell that everything in a directory starts afresh; its own streams end with that."""
+        project = (await self._engine.look_up(directory)).project
+        self._engine.events.announce(
+            InstanceDisposed(directory=directory), project_id=project.id, directory=directory
+        )
+
+    async def dispose_all(self) -> None:
+        """The same for every directory that somebody listens to, and for the server."""
+        here = str(self._engine.directory)
+        listened = {each.directory for each in self._listeners if each.directory is not None}
+        for directory in sorted({here, *listened}):
+            await self.dispose(directory)
+        self._engine.events.announce(GlobalDisposed())
+
+    def payload(self, properties: EventProperties) -> str:
+        """The JSON of an event that is made up for one listener."""
+        return self._engine.events.frame(properties)
+
+    def cursor(self, position: int) -> str:
+        """The cursor of a place in the log."""
+        return self._engine.events.cursor_at(position)
+
+    async def why_useless(self, after: EventCursor) -> Literal["foreign", "future"] | None:
+        """Why a stream cannot go on after a cursor, if it cannot."""
+        if after.epoch != self._engine.store.epoch:
+            return "foreign"
+        head = await self._engine.store.read(log_head)
+        if after.seq > head:
+            return "future"
+        # It may have heard from another server what this one has yet to read.
+        await self._reached(after.seq)
+        return None
+
+    async def page(self, after: int, directory: str | None) -> tuple[bytes, int]:
+        """Frames from the log, and how far they reach; never farther than what is recent."""
+        until = self.recent.position
+        script = (
+            partial(events_after, after)
+            if directory is None
+            else partial(directory_events_after, directory, after, until)
+        )
+        found = [each for each in await self._engine.store.scan(script) if each.seq <= until]
+        events: list[Event] = []
+        size = 0
+        for each in found:
+            events.append(await self._told(self._engine.events.event_of(each)))
+            size += len(events[-1].payload)
+            if size > _PAGE_CHARACTERS:
+                break
+        return self._joined(events, directory), events[-1].seq if events else until
+
+    async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
+        """What a listener has to hear that was there before this server was started."""
+        if monotonic() - self._started < _RECOVERY_IS_NEWS:
+            for session in list(self._engine.recovery.cut_off):
+                made_up = await events_of_recovery(self._engine, session)
+                events = [await self._told(each) for each in made_up]
+                yield self._joined(events, directory)
+
+    async def follow(self, events: Subscription) -> None:
+        """Take in what happens."""
+        async for event in events:
+            try:
+                self._take(await self._told(event))
+            except Exception:  # noqa: BLE001 - one bad event must not end all streams
+                _log.exception("an event cannot be told: %.200s", event.payload)
+
+    async def watch(self) -> None:
+        """Drop everybody when the database was taken away: they would never hear of it."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            try:
+                self._engine.store.check()
+            except StoreGone as error:
+                if self._listeners:
+                    _log.error("streams are dropped: %s", error)
+                for listener in self._listeners:
+                    listener.drop()
+            if self._listeners:
+                self.branches.look_at_untold()
+
+    async def _project_of(self, directory: str) -> str:
+        return (await self._engine.look_up(directory)).project.id
+
+    async def _told(self, event: Event) -> Event:
+        """An event with its patches, unless they take too long: others wait behind it."""
+        if not lacks_patches(event) or monotonic() < self._patches_from:
+            return event
+        try:
+            async with asyncio.timeout(_PATCH_PATIENCE):
+                return await told(self._engine, event)
+        except TimeoutError:
+            self._patches_from = monotonic() + _PATCH_REST
+        except Exception:  # noqa: BLE001 - what happened is told all the same
+            _log.exception("the patches of an event cannot be told: %.200s", event.payload)
+        return event
+
+    def _take(self, event: Event) -> None:
+        if self._is_for_clients(event):
+            self._care_for(event)
+            for frame in self.texts.frames(event, self.recent.end):
+                self.recent.add(frame)
+        self.recent.position = max(self.recent.position, event.seq)
+        self._release()
+        for listener in self._listeners:
+            if listener.at is not None and listener.at < self.recent.start:
+                listener.drop()
+        if self._round is None and self._listeners:
+            loop = asyncio.get_running_loop()
+            due = self._last_round + _PAUSE * len(self._listeners)
+            self._round = loop.call_at(due, self._tell_all)
+
+    def _care_for(self, event: Event) -> None:
+        if event.directory is not None and event.session_id is not None:
+            self.branches.care_for(event.directory)
+            if event.type == SessionIdle.type:
+                self.branches.look([event.directory])
+
+    def _tell_all(self) -> None:
+        if self._round is not None:
+            self._round.cancel()
+            self._round = None
+        self._last_round = asyncio.get_running_loop().time()
+        for listener in self._listeners:
+            listener.wake()
+
+    def _joined(self, events: Iterable[Event], directory: str | None) -> bytes:
+        wanted = (Frame(event) for event in events if self._is_for_clients(event))
+        return b"".join(frame.seen_from(directory) for frame in wanted)
+
+    def _is_for_clients(self, event: Event) -> bool:
+        if event.type in _OURS:
+            return False
+        if event.directory is not None:
+            with suppress(PathRefused):
+                self._settings.check_root(event.directory)
+                return True
+            return False
+        return True
+
+    async def _reached(self, position: int) -> None:
+        """Wait until a stored event was taken in."""
+        if self.recent.position < position:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaited.append((position, future))
+            await future
+
+    def _release(self) -> None:
+        if not self._awaited:
+            return
+        waiting, self._awaited = self._awaited, []
+        for position, future in waiting:
+            if position > self.recent.position:
+                self._awaited.append((position, future))
+            elif not future.done():
+                future.set_result(None)

@@ -1,0 +1,145 @@
+"""Blobs of files taken from the user's own index, so that a first snapshot need not read every
+file.
+
+Only where the index entry certainly stands for the bytes on disk. The blobs themselves are copied
+from the user's packs meanwhile; what cannot be copied has to be read after all.
+
+Stricter than git, which only has to tell that a file may have changed. Whether the blob can still
+be had, what size it has, and which attributes apply, is for others to say.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kedge.snapshot.files.reader import Content, read_file
+from kedge.snapshot.files.root import Root
+from kedge.snapshot.ignore.attributes import Attributes
+from kedge.snapshot.objects.formats import EMPTY_BLOB
+from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.objects.user_packs import BlobCopy
+from kedge.snapshot.repository.index import Entry, GitIndex
+from kedge.snapshot.repository.signatures import LARGEST_RULES, read_small
+from kedge.snapshot.worktree.entries import FolderEntry
+from kedge.snapshot.worktree.repositories import Space
+from kedge.snapshot.worktree.stat_cache import Found
+
+_SECOND = 1_000_000_000
+_WORD = 0xFFFFFFFF
+_KIND_AND_EXECUTABLE = 0o170100
+_LINK = 0o120000
+
+# Assumed unchanged or in conflict; in the upper half: not checked out, or only to be added.
+_UNSURE = 0x8000 | 0x3000 | 0x4000 << 16 | 0x2000 << 16
+
+
+def entry_stands_for(
+    entry: Entry, found: os.stat_result, index_modified: int, may_convert: bool
+) -> bool:
+    """Whether the blob of an entry, if it has the size of the file, is what `lstat` found.
+
+    The size of the blob is for others to compare: that of the entry is the file's. Where they
+    are the same no line ends were converted. `may_convert` says that git may have changed the
+    bytes of this path in another way, which need not show in the size.
+    """
+    ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, owner, group, size, blob, flags = entry
+    if flags & _UNSURE or not _is_same_kind(mode, found.st_mode, may_convert):
+        return False
+    if not size and blob != EMPTY_BLOB:
+        # How git marks an entry that it could not trust itself when it wrote the index.
+        return False
+    modified, changed = found.st_mtime_ns, found.st_ctime_ns
+    return (
+        modified == mtime * _SECOND + mtime_ns
+        and changed == ctime * _SECOND + ctime_ns
+        # Without nanoseconds two changes within a second look alike.
+        and ctime_ns > 0
+        # A file may have changed once more in the clock tick in which the index was written.
+        and modified < index_modified > changed
+        and found.st_size & _WORD == size
+        and found.st_ino & _WORD == inode
+        and found.st_uid == owner
+        and found.st_gid == group
+    )
+
+
+def _is_same_kind(mode: int, found: int, may_convert: bool) -> bool:
+    if stat.S_ISREG(found):
+        return not may_convert and not (mode ^ found) & _KIND_AND_EXECUTABLE
+    # What a link says is never converted.
+    return mode == _LINK and stat.S_ISLNK(found)
+
+
+FEWEST_FILES = 2_000
+"""Fewer are read in less time than it takes to start git."""
+LARGEST_BLOB = 4096
+"""A larger file is read in less time than git needs to check its blob."""
+
+_ATTRIBUTES = b".gitattributes"
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The index of the worktree's own repository, as a memory of its files."""
+
+    root: Root
+    index: GitIndex
+    copy: BlobCopy
+    """Gets what is taken from the index."""
+    elsewhere: tuple[bytes, ...]
+    """Contents of the attribute files outside of the worktree."""
+    ignore_case: bool
+    attributes: dict[bytes, Attributes] = field(default_factory=dict)
+    """In each folder by its path."""
+
+    def blobs(self, folder: FolderEntry, found: Found) -> Mapping[bytes, bytes]:
+        if folder.space.path != self.root.path:
+            return {}
+        path = folder.path[len(self.root.path) + 1 :]
+        attributes = self._attributes(folder, path, _ATTRIBUTES in found)
+        entry_at, modified = self.index.entry, self.index.modified
+        blobs = {}
+        for name, place in self.index.names_in(path).items():
+            now = found.get(name)
+            if now is None or now[0].st_size > LARGEST_BLOB:
+                continue
+            entry = entry_at(place)
+            may_convert = bool(attributes) and attributes.may_convert(name)
+            if entry_stands_for(entry, now[0], modified, may_convert):
+                blobs[name] = entry[10]
+        self.copy.add(blobs.values(), [found[name][0].st_size for name in blobs])
+        return blobs
+
+    def _attributes(self, folder: FolderEntry, path: bytes, has_own: bool) -> Attributes:
+        own = self._read_own(path) if has_own else b""
+        if folder.parent is None:
+            here = Attributes.at_root(files=self.elsewhere, own=own, ignore_case=self.ignore_case)
+        else:
+            here = self.attributes[folder.parent.path].below(folder.name, own)
+        self.attributes[folder.path] = here
+        return here
+
+    def _read_own(self, path: bytes) -> bytes:
+        with self.root.folder(path) as fd:
+            found = read_file(fd, _ATTRIBUTES, LARGEST_RULES)
+        return found.data if isinstance(found, Content) else b""
+
+
+def seed_from(root: Root, space: Space, store: ObjectStore) -> Seed | None:
+    """The memory that the worktree's own repository is; None if it cannot be one."""
+    repository, config = space.repository, space.config
+    if repository is None or config.converts or config.object_format != "sha1":
+        return None
+    index = space.tracked()
+    if index is None or not index.usable_for_seeding:
+        return None
+    count = sum(map(len, index.folders.values()))
+    if count < FEWEST_FILES:
+        return None
+    copy = store.copy_from(repository.objects_folder, expected=count)
+    if copy is None:
+        return None
+    elsewhere = (config.system_attributes_file, config.attributes_file, repository.attributes_file)
+    contents = (read_small(file, LARGEST_RULES) or b"" for file in elsewhere if file is not None)
+    return Seed(root, index, copy, tuple(contents), config.ignore_case)

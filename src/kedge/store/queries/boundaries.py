@@ -1,0 +1,69 @@
+"""Boundaries: the message or part from which on a revert takes a conversation back, found as
+OpenCode finds it; what it does to files is not known here."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kedge.store.queries.sessions import get_session_text
+from kedge.store.transaction import Script, row, rows
+
+_TALKS = ("text", "tool")
+"""Types of parts without which nothing of a message is worth keeping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """The first message that goes, or the first part of the last message that stays."""
+
+    message_id: str
+    part_id: str | None
+    pos: int
+
+    @property
+    def first_gone(self) -> int:
+        """The position of the first message that goes as a whole."""
+        return self.pos if self.part_id is None else self.pos + 1
+
+
+def find_boundary(
+    session_id: str, message_id: str, part_id: str | None = None
+) -> Script[Boundary | None]:
+    """Where to revert to when a message or one of its parts is named; None if it is not there.
+
+    A message stands for the turn it belongs to, so the boundary is the last prompt up to it. A part
+    with nothing worth keeping before it stands for its message.
+    """
+    yield from get_session_text(session_id)
+    target = yield from _target(session_id, message_id, part_id)
+    if target is None:
+        return None
+    pos, id = target
+    if part_id is not None and (yield from _keeps_something(session_id, pos, part_id)):
+        return Boundary(message_id=id, part_id=part_id, pos=pos)
+    prompt = yield from row("message_last_prompt", session_id=session_id, pos=pos)
+    if prompt is not None:
+        id, pos = prompt
+    return Boundary(message_id=id, part_id=None, pos=pos)
+
+
+def worth_keeping(types: Iterable[str]) -> bool:
+    """Whether parts of these types are worth keeping a message for."""
+    return any(type in _TALKS for type in types)
+
+
+def _target(
+    session_id: str, message_id: str, part_id: str | None
+) -> Script[tuple[int, str] | None]:
+    """Position and id of the message that is meant."""
+    if part_id is None:
+        found = yield from row("message_get", session_id=session_id, id=message_id)
+        return None if found is None else (found[4], found[0])
+    # The part decides, whatever message it is said to be in; two may have a part of this id.
+    homes = yield from rows("part_homes", session_id=session_id, id=part_id)
+    named = [(pos, id) for pos, id in homes if id == message_id]
+    return next(iter([*named, *homes]), None)
+
+
+def _keeps_something(session_id: str, pos: int, part_id: str) -> Script[bool]:
+    found = yield from rows("part_range", session_id=session_id, first=pos, last=pos)
+    return worth_keeping(type for _, id, type, _ in found if id < part_id)

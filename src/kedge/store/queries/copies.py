@@ -1,0 +1,77 @@
+"""Copies: what forks and restored tails have in common once their rows are copied."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.events import MessageUpdated, PartUpdated
+from kedge.domain.messages import Message
+from kedge.domain.sessions import SessionInfo
+from kedge.store.queries.parts import decode_part
+from kedge.store.queries.search import COPIED
+from kedge.store.queries.sessions import about, store_session
+from kedge.store.rows import join_message
+from kedge.store.transaction import Row, Script, batch, rows, run
+
+_LAST = 2**62
+_AT_ONCE = 50
+
+
+def finish_copy(info: SessionInfo, next_pos: int) -> Script[None]:
+    """The row of a session whose messages are copied, without the event that announces it."""
+    newest = yield from rows("message_page_back", session_id=info.id, pos=_LAST, limit=1)
+    created = 0
+    if newest:
+        message: Message = wire.decode(join_message(info.id, newest[0]), Message)
+        created = int(message.time.created)
+    yield from run("session_advance", id=info.id, next_pos=next_pos, last_created=created)
+    yield from store_session(info)
+
+
+def rename_tail_starts(fork: str, copies: Mapping[str, str]) -> Script[None]:
+    """Compaction parts name the message their tail starts at: let the copies name the copied
+    message."""
+    changed = []
+    for message_pos, id, data in (yield from rows("part_compactions", session_id=fork)):
+        start = wire.decode(data, _Compaction).tail_start_id
+        if start is not None and start in copies:
+            body = wire.decode(data, dict[str, object])
+            body["tail_start_id"] = copies[start]
+            changed.append(
+                {
+                    "session_id": fork,
+                    "message_pos": message_pos,
+                    "id": id,
+                    "data": wire.encode(body),
+                }
+            )
+    yield from batch("part_set_data", changed)
+
+
+def announce_copies(info: SessionInfo, *, indexed_from: int) -> Script[None]:
+    """Tell of every copy; those from a position on are nowhere else to be found by a search."""
+    pos = -1
+    while page := (
+        yield from rows("message_page_forth", session_id=info.id, pos=pos, limit=_AT_ONCE)
+    ):
+        for each in page:
+            pos = each[4]
+            yield from announce_copy(info, each, copied=pos < indexed_from)
+
+
+def announce_copy(info: SessionInfo, found: Row, *, copied: bool = True) -> Script[None]:
+    """Tell of one copied message and its parts; `copied` keeps them out of the search index."""
+    message: Message = wire.decode(join_message(info.id, found), Message)
+    yield about(info, MessageUpdated(sessionID=info.id, info=message), f"message:{message.id}")
+    pos = found[4]
+    parts = yield from rows("part_range", session_id=info.id, first=pos, last=pos)
+    for _, id, type, data in parts:
+        part = decode_part(info.id, message.id, (id, type, data))
+        extra = COPIED if copied else None
+        update = PartUpdated(sessionID=info.id, part=part, time=info.time.updated, extra=extra)
+        yield about(info, update, f"part:{message.id} {id}")
+
+
+class _Compaction(msgspec.Struct):
+    tail_start_id: str | None = None

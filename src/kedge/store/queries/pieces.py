@@ -1,0 +1,67 @@
+"""Pieces: text of a part that still grows, kept beside it for when its process is killed.
+
+They are no events, and no reader of messages sees them: whoever closes the part joins them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kedge.domain import wire
+from kedge.store.queries.fences import Fence
+from kedge.store.rows import quoted
+from kedge.store.transaction import Script, batch, row, rows, run
+
+
+class Piece(NamedTuple):
+    """Text that follows what its part was last stored with, or another piece."""
+
+    fence: Fence
+    part_id: str
+    start: int
+    """How many characters of the part come before it."""
+    text: str
+
+
+def add_pieces(pieces: Iterable[Piece]) -> Script[None]:
+    """Keep pieces of any number of sessions; those of an owner that lost its lease are ignored.
+
+    Nothing waits for a lock here. A piece that is stored in the same moment as another process
+    takes the session over is of a part that is closed: it is dropped when the next run ends.
+    """
+    yield from row("commit_without_sync")
+    yield from batch(
+        "piece_add",
+        [
+            {
+                "session_id": fence.session_id,
+                "generation": fence.generation,
+                "part_id": part_id,
+                "start": start,
+                "data": quoted(text),
+            }
+            for fence, part_id, start, text in pieces
+        ],
+    )
+
+
+def drop_pieces(session_id: str, part_id: str) -> Script[None]:
+    """Forget the pieces of a part that is stored with all of its text, or gone."""
+    yield from run("piece_drop", session_id=session_id, part_id=part_id)
+
+
+def take_pieces(session_id: str) -> Script[Mapping[str, Sequence[tuple[int, str]]]]:
+    """All pieces of a session, by part and in order; they are kept no longer."""
+    taken: dict[str, list[tuple[int, str]]] = {}
+    for part_id, start, data in sorted((yield from rows("piece_take", session_id=session_id))):
+        taken.setdefault(part_id, []).append((start, wire.decode(data, str)))
+    return taken
+
+
+def joined(text: str, pieces: Sequence[tuple[int, str]]) -> str:
+    """A text and the pieces that follow it; some may have been stored with it already."""
+    joined, length = [text], len(text)
+    for start, piece in pieces:
+        if start <= length < start + len(piece):
+            joined.append(piece[length - start :])
+            length = start + len(piece)
+    return "".join(joined)

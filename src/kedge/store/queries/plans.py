@@ -1,0 +1,225 @@
+"""Plans: what a revert is about to write and what became of it, kept so that a crash in between is
+carried through and a finished one can be taken back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from kedge.domain import wire
+from kedge.domain.receipts import Receipt
+from kedge.domain.sessions import FileDiff, SessionSummary
+from kedge.store.queries.boundaries import Boundary
+from kedge.store.queries.changes import StoredState, state_columns, state_of_columns
+from kedge.store.transaction import Row, Script, batch, row, rows, run
+
+PlanKind: TypeAlias = Literal["revert", "files", "unrevert"]
+PlanState: TypeAlias = Literal["planned", "pending", "undone", "final"]
+StepOutcome: TypeAlias = Literal["done", "unsure", "conflict", "skipped", "undone"]
+"""A step that was done is undone when an unrevert takes it back and has to leave others. One that
+could not be done after a crash, but may have been done before it, is unsure."""
+
+
+class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that finishing a plan takes, whoever does it."""
+
+    machine: str
+    """Whose files they are."""
+    partID: str
+    """Names the plan among the calls of the timeline, and the changes of a files-only revert."""
+    messageID: str | None = None
+    """The boundary of a revert: the message,"""
+    boundaryPartID: str | None = None
+    """the part of it,"""
+    pos: int | None = None
+    """and the position of the message, which may be gone when it is needed."""
+    snapshot: str | None = None
+    summary: SessionSummary | None = None
+    """What was reverted, for the session object."""
+    before: SessionSummary | None = None
+    """What the session object said before."""
+    diffs: list[FileDiff] = msgspec.field(default_factory=list)
+    """What was reverted, for the event; without the texts."""
+    folders: list[bytes] = msgspec.field(default_factory=list)
+    """To be removed if nothing is in them, the deepest first."""
+    made: list[bytes] = msgspec.field(default_factory=list)
+    """Folders that are made on the way to files; whoever takes the plan back removes them."""
+    needs: dict[int, list[tuple[bytes, str, bool]]] = msgspec.field(default_factory=dict)
+    """By the number of a step, the copies of which one must be there before it is carried out:
+    path, blob, and whether it is a symlink."""
+    leaves_files: bool = False
+    """Only messages were asked for."""
+    files: list[bytes] | None = None
+    """Only these, and what is below them, were asked for."""
+    receipt: Receipt
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """Where a revert goes back to."""
+        if self.messageID is None or self.pos is None:
+            return None
+        return Boundary(message_id=self.messageID, part_id=self.boundaryPartID, pos=self.pos)
+
+    def looks_at(self, path: bytes) -> bool:
+        """Whether the plan is about what is at a path."""
+        return not self.leaves_files and (self.files is None or is_among(path, self.files))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """What should become of one path, and what did."""
+
+    n: int
+    path: bytes
+    expect: StoredState
+    want: StoredState
+    outcome: StepOutcome | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was carried out, as far as is known."""
+        return self.outcome in ("done", "unsure")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlan:
+    """A plan that is about to be stored."""
+
+    id: str
+    session_id: str
+    worktree: str
+    kind: PlanKind
+    data: PlanData
+    time_created: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan(NewPlan):
+    """A plan as it is stored."""
+
+    state: PlanState
+    timeline: int
+
+
+def is_among(path: bytes, chosen: Iterable[bytes]) -> bool:
+    """Whether a path is one of those chosen, or below one; nothing stands for the root."""
+    return any(not each or path == each or path.startswith(each + b"/") for each in chosen)
+
+
+def add_plan(plan: NewPlan, steps: Sequence[PlanStep], *, number: int) -> Script[None]:
+    """Write down what is to be done, before any of it is."""
+    yield from run(
+        "plan_add",
+        id=plan.id,
+        session_id=plan.session_id,
+        worktree=plan.worktree,
+        kind=plan.kind,
+        timeline=number,
+        data=wire.encode(plan.data),
+        now=plan.time_created,
+    )
+    yield from batch(
+        "plan_step_add",
+        [
+            {
+                "plan_id": plan.id,
+                "n": step.n,
+                "path": step.path,
+                **state_columns("expect", step.expect),
+                **state_columns("want", step.want),
+            }
+            for step in steps
+        ],
+    )
+
+
+def get_plan(id: str) -> Script[StoredPlan | None]:
+    """One plan."""
+    found = yield from row("plan_get", id=id)
+    return None if found is None else _plan(found)
+
+
+def open_plans(session_id: str) -> Script[list[StoredPlan]]:
+    """The plans of a session that are not over: to be carried through, or pending; oldest first."""
+    return [_plan(each) for each in (yield from rows("plan_open", session_id=session_id))]
+
+
+def pending_plans(session_id: str) -> Script[list[StoredPlan]]:
+    """The plans that an unrevert takes back, oldest first."""
+    return [plan for plan in (yield from open_plans(session_id)) if plan.state == "pending"]
+
+
+def unfinished_plans() -> Script[list[StoredPlan]]:
+    """The plans of all sessions that are to be carried through, oldest first."""
+    return [_plan(each) for each in (yield from rows("plan_unfinished"))]
+
+
+def sessions_with_unfinished() -> Script[list[str]]:
+    """The sessions of plans that are to be carried through."""
+    return [each[1] for each in (yield from rows("plan_unfinished"))]
+
+
+def is_unfinished(session_id: str) -> Script[bool]:
+    """Whether a plan of the session is still to be carried through."""
+    found = yield from open_plans(session_id)
+    return any(plan.state == "planned" for plan in found)
+
+
+def plan_steps(id: str) -> Script[list[PlanStep]]:
+    """The steps of a plan, in the order in which they are carried out."""
+    return [_step(each) for each in (yield from rows("plan_steps", plan_id=id))]
+
+
+def close_plan(
+    id: str,
+    state: PlanState,
+    data: PlanData,
+    outcomes: Mapping[int, StepOutcome],
+    *,
+    now: int,
+) -> Script[None]:
+    """Write down what became of a plan and of each of its steps."""
+    yield from batch(
+        "plan_step_close",
+        [{"plan_id": id, "n": n, "outcome": outcome} for n, outcome in outcomes.items()],
+    )
+    yield from run("plan_close", id=id, state=state, data=wire.encode(data), now=now)
+
+
+def settle_plans(plans: Iterable[NewPlan], state: PlanState) -> Script[None]:
+    """Pending plans were taken back, or are final."""
+    yield from batch("plan_set_state", [{"id": plan.id, "state": state} for plan in plans])
+
+
+def narrow_plan(plan: NewPlan, undone: Iterable[int]) -> Script[None]:
+    """Some steps of a pending plan were taken back; of the others only the files are kept in mind,
+    no message is hidden any more."""
+    steps = [{"plan_id": plan.id, "n": n, "outcome": "undone"} for n in undone]
+    yield from batch("plan_step_close", steps)
+    yield from run("plan_set_kind", id=plan.id, kind="files")
+
+
+def _plan(found: Row) -> StoredPlan:
+    id, session_id, worktree, kind, state, timeline, data, created = found
+    return StoredPlan(
+        id=id,
+        session_id=session_id,
+        worktree=worktree,
+        kind=kind,
+        state=state,
+        timeline=timeline,
+        data=wire.decode(data, PlanData),
+        time_created=created,
+    )
+
+
+def _step(found: Row) -> PlanStep:
+    n, path, expect_blob, expect_mode, want_blob, want_mode, outcome = found
+    return PlanStep(
+        n=n,
+        path=bytes(path),
+        expect=state_of_columns(expect_blob, expect_mode),
+        want=state_of_columns(want_blob, want_mode),
+        outcome=outcome,
+    )

@@ -1,0 +1,72 @@
+"""Processes that a session's commands run in, so that whoever takes the session over can end
+them."""
+
+from dataclasses import dataclass
+
+from kedge.store.queries.fences import Fence, pass_fence
+from kedge.store.queries.sessions import lock_session
+from kedge.store.transaction import Script, rows, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """The first process of a command."""
+
+    session_id: str
+    part_id: str
+    """The call that started it."""
+    machine: str
+    boot: str
+    """The boot, and the space of process ids, that the numbers belong to."""
+    pid: int
+    pgid: int
+    started: int
+    """When it started, as its system counts."""
+
+
+def put_process(process: Process, fence: Fence | None = None) -> Script[None]:
+    """A process that is about to begin its work, for the owner of the session's lease."""
+    yield from lock_session(process.session_id)
+    yield from pass_fence(fence)
+    yield from run(
+        "process_put",
+        session_id=process.session_id,
+        part_id=process.part_id,
+        machine=process.machine,
+        boot=process.boot,
+        pid=process.pid,
+        pgid=process.pgid,
+        started=process.started,
+    )
+
+
+def drop_process(process: Process) -> Script[None]:
+    """The call that started the process is over."""
+    yield from run(
+        "process_drop",
+        session_id=process.session_id,
+        part_id=process.part_id,
+        pid=process.pid,
+    )
+
+
+def drop_processes(session_id: str) -> Script[None]:
+    """All calls of a session are over."""
+    yield from run("purge_process", session_id=session_id)
+
+
+def processes_of(session_id: str) -> Script[list[Process]]:
+    """The processes of a session's calls that have not ended, as far as is known."""
+    found = yield from rows("process_list", session_id=session_id)
+    return [
+        Process(
+            session_id=session_id,
+            part_id=part_id,
+            machine=machine,
+            boot=boot,
+            pid=pid,
+            pgid=pgid,
+            started=started,
+        )
+        for part_id, machine, boot, pid, pgid, started in found
+    ]

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from kedge.snapshot import Snapshots, SnapshotSettings
-from tests.snapshot.conformance import SNAPSHOT_CHECKS, SnapshotCheck, check_snapshots
-from tests.snapshot.conformance import Opener, Scene, check_name
+from tests.snapshot.conformance import (
+    SNAPSHOT_CHECKS,
+    Opener,
+    Scene,
+    SnapshotCheck,
+    check_name,
+    check_snapshots,
+)
 
 each_check = pytest.mark.parametrize("check", SNAPSHOT_CHECKS, ids=check_name)
 

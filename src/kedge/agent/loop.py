@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
-from kedge.agent.step_start import StepStart
 from kedge.agent.conversations import Histories, History
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
@@ -15,6 +14,7 @@ from kedge.agent.permissions import Permissions
 from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
 from kedge.agent.step import Answering, Means
+from kedge.agent.step_start import StepStart
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kedge.agent.step_start import StepStart
 from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.output_limit import (
     count_lines,
@@ -23,6 +22,7 @@ from kedge.agent.permissions import PermissionRejected
 from kedge.agent.retry import Repeats, Retries
 from kedge.agent.settings import AgentSettings
 from kedge.agent.shell.output import ShellOutput
+from kedge.agent.step_start import StepStart
 from kedge.agent.tools.call import Asker, Call
 from kedge.agent.tools.tool import Output, Tool, ToolFailure
 from kedge.config.values import ToolOutputConfig

@@ -275,9 +275,12 @@ class AsyncSnapshots:
         """As `Snapshots.identify`."""
         return await self._threads.run(partial(self.snapshots.identify, list(paths)))
 
-    async def moved_in(self, states: Mapping[bytes, Present], since: int) -> set[bytes]:
+    async def moved_in(
+        self, states: Mapping[bytes, Present], since: int, looked: int | None
+    ) -> set[bytes]:
         """As `Snapshots.moved_in`."""
-        return await self._threads.run(partial(self.snapshots.moved_in, dict(states), since))
+        ask = partial(self.snapshots.moved_in, dict(states), since, looked)
+        return await self._threads.run(ask)
 
     async def put_blobs(
         self, contents: Iterable[bytes], *, session: str | None = None

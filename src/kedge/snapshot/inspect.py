@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 
 from kedge.domain.errors import PathRefused
@@ -159,26 +160,35 @@ def capture(root: Root, store: ObjectStore, path: bytes, limit: int) -> State:
     return _without_content(found)
 
 
-def older_than(root: Root, paths: Iterable[bytes], since: int) -> set[bytes]:
-    """Those of the paths whose file was made, and written last, before a time of the file clock."""
-    older: set[bytes] = set()
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When a file was made and written last, by the file clock."""
+
+    made: int
+    written: int
+
+
+def older_than(root: Root, paths: Iterable[bytes], since: int) -> dict[bytes, Times]:
+    """Those of the paths whose file was made before a time of the file clock."""
+    older: dict[bytes, Times] = {}
     for folder, group in groupby(sorted(paths, key=_parts), lambda path: _parts(path)[0]):
         try:
             with root.folder(folder) as fd:
-                older.update(path for path in group if _is_older(fd, _parts(path)[1], since))
+                times = ((path, _times(fd, _parts(path)[1])) for path in group)
+                older.update((path, each) for path, each in times if each and each.made < since)
         except OSError:
             continue  # gone since it was looked at
     return older
 
 
-def _is_older(fd: int, name: bytes, since: int) -> bool:
+def _times(fd: int, name: bytes) -> Times | None:
     made = born(fd, name)
-    if made is None or made >= since:
-        return False
+    if made is None:
+        return None
     try:
-        return os.lstat(name, dir_fd=fd).st_mtime_ns < since
+        return Times(made, os.lstat(name, dir_fd=fd).st_mtime_ns)
     except FileNotFoundError:
-        return False
+        return None
 
 
 def _without_content(found: ReadFailure) -> State:

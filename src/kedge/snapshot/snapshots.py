@@ -184,18 +184,28 @@ class Snapshots:
         with self._guard.use(), self._root.opened_again() as root:
             return {path: identify(root, path) for path in paths}
 
-    def moved_in(self, states: Mapping[bytes, Present], since: int) -> set[bytes]:
+    def moved_in(
+        self, states: Mapping[bytes, Present], since: int, looked: int | None
+    ) -> set[bytes]:
         """Those of the paths whose file is older than a time of the file clock, and the same as no
-        other file that kedge looks at: it was moved there from where kedge does not look."""
+        other file that kedge looks at: it was moved there from where kedge does not look.
+
+        One that was written since is only counted if it came to its path after `looked`, a time of
+        the monotonic clock at which all that kedge looks at was known.
+        """
         with self._guard.use(), self._root.opened_again() as root:
             older = older_than(root, states, since)
         if not older:
             return set()
+        moved = {path for path, times in older.items() if times.written < since}
         blobs = {bytes.fromhex(states[path].blob) for path in older}
         with self._guard.patient_turn():
+            if looked is not None:
+                written = {path: older[path].made for path in older.keys() - moved}
+                moved |= self._worktree.moved_in(written, looked)
             known = self._worktree.holding(blobs)
         copied = {file.blob.hex() for path, file in known if path not in states}
-        return {path for path in older if states[path].blob not in copied}
+        return {path for path in moved if states[path].blob not in copied}
 
     def look(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, Disk]:
         """What is at these paths now, ignored or not, and stored so that it can be recovered."""

@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -145,6 +146,8 @@ class UnknownEffects:
         """Why there is no opening snapshot, or why nothing can be told; empty if something can."""
         self._since: int | None = None
         """The time of the file clock at which it began; None if that is not known."""
+        self._looked: int | None = None
+        """The time of the monotonic clock after the opening snapshot, if this process took it."""
 
     @classmethod
     def of_call(cls, timeline: Timeline, session: "Session", call: StoredCall) -> "UnknownEffects":
@@ -167,7 +170,7 @@ class UnknownEffects:
             async with self._timeline.sampled(self._session) as taken:
                 self._unseen = taken.reason
                 yield partial(self._begin, taken)
-            self._began = self._number
+            self._began, self._looked = self._number, time.monotonic_ns()
             failing.pop_all()
 
     def _announce(self, asked: int, since: int | None) -> Script[None]:
@@ -274,7 +277,7 @@ class UnknownEffects:
         }
         if self._since is None or not doubtful:
             return changes
-        moved = await snapshots.moved_in(doubtful, self._since)
+        moved = await snapshots.moved_in(doubtful, self._since, self._looked)
         return [_moved_in(each) if each.path in moved else each for each in changes]
 
 

@@ -19,8 +19,24 @@ class File(msgspec.Struct, gc=False):
 
     blob: bytes
     mode: int
-    stamp: Stamp | None
-    """None when the next look has to read it, whatever its stat data say."""
+    stamp: Stamp
+    came: int
+    """When this very file was first seen at this path, on the monotonic clock; 0 if it may always
+    have been there."""
+
+    def doubt(self) -> None:
+        """Have the next look read it, whatever its stat data say; which file it is stays known."""
+        self.stamp = doubted(self.stamp)
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether the next look has to read it."""
+        return self.stamp[0] < 0
+
+
+def doubted(stamp: Stamp) -> Stamp:
+    """A stamp that no file has, with the same inode and time of change."""
+    return -1, -1, -1, stamp[3], stamp[4]
 
 
 class FolderEntry:

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from kedge.domain.errors import SnapshotRefused, SnapshotTimeout
 from kedge.snapshot.files.reader import Content, ReadFailure, Stamp, read_file
 from kedge.snapshot.values import Reason
-from kedge.snapshot.worktree.entries import File, FolderEntry
+from kedge.snapshot.worktree.entries import File, FolderEntry, doubted
 
 Place = tuple[FolderEntry, bytes]
 """A name in a folder."""
+
+_MOST_LEFT = 100_000
+"""How many files that went from their paths are remembered."""
 
 REASONS = {
     ReadFailure.FOLDER: Reason.UNSTABLE,
@@ -46,6 +49,11 @@ class Keeper:
         self.reads = 0
         self.deadline = float("inf")
         """When to give up, on the monotonic clock."""
+        self.now = 0
+        """When this refresh began, on the same clock; 0 while everything is looked at first."""
+        self.left: dict[int, int] = {}
+        """Of files that went from their paths, by inode, when they had changed last: one of them
+        that turns up elsewhere was moved there."""
         self.again: set[Place] = set()
         """What has to be looked at next time, whether or not a change is noticed."""
         self.linked: set[Place] = set()
@@ -64,8 +72,8 @@ class Keeper:
         self.reads += 1
         found = read_file(fd, name, self.limits.file_size, window_ns=self.limits.window_ns)
         if isinstance(found, Content):
-            stamp = None if found.racy else found.stamp
-            self.keep(folder, name, File(self._put(found.data), found.mode, stamp))
+            stamp = doubted(found.stamp) if found.racy else found.stamp
+            self.keep(folder, name, File(self._put(found.data), found.mode, stamp, self.now))
             self.note_links(folder, name, found.links, found.stamp[4])
             if found.racy:
                 self.again.add((folder, name))
@@ -93,7 +101,7 @@ class Keeper:
         if reason is Reason.UNSTABLE:
             self.unstable.add((folder, name))
             if file := folder.files.get(name):
-                file.stamp = None
+                file.doubt()
                 return
         self.uncover(folder, name, reason)
 
@@ -120,6 +128,10 @@ class Keeper:
         before = folder.files.get(name)
         if before is None:
             self._count(1)
+        elif before.stamp[4] == file.stamp[4]:
+            file.came = before.came
+        else:
+            self.note_left(before)
         folder.files[name] = file
         if folder.uncovered.pop(name, None) is not None or not _is_same(before, file):
             self.note_change(folder, name)
@@ -141,9 +153,18 @@ class Keeper:
 
     def drop_file(self, folder: FolderEntry, name: bytes) -> None:
         """There is no covered file at the name."""
-        if folder.files.pop(name, None) is not None:
+        if (file := folder.files.pop(name, None)) is not None:
             self.count -= 1
+            self.note_left(file)
             self.note_change(folder, name)
+
+    def note_left(self, file: File) -> None:
+        """A file is not at its path any more, whether it is gone or moved."""
+        if len(self.left) >= _MOST_LEFT:
+            # Whose origin is forgotten is taken for moved in: at worst too much is left alone.
+            for inode in list(self.left)[: _MOST_LEFT // 2]:
+                del self.left[inode]
+        self.left[file.stamp[4]] = file.stamp[3]
 
     def note_change(self, folder: FolderEntry, name: bytes) -> None:
         folder.touch()

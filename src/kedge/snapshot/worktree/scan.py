@@ -91,7 +91,8 @@ class Lister:
             self.watch.remove(folder)
             self.keeper.count -= len(folder.files)
             for file in folder.files.values():
-                if file.stamp is not None:
+                self.keeper.note_left(file)
+                if not file.is_doubted:
                     self.keeper.pool[file.stamp] = file.blob
         if top.parent is not None:
             top.parent.folders.pop(top.name, None)
@@ -316,7 +317,7 @@ class Lister:
             if blob is None or stamp[1] > limit:
                 unknown.append(name)
             else:
-                known[name] = File(blob, stamp[0], stamp)
+                known[name] = File(blob, stamp[0], stamp, self.keeper.now)
         self.keeper.keep_all(folder, known)
         return unknown
 

@@ -69,7 +69,7 @@ def save(top: FolderEntry, snapshot: bytes) -> bytes:
         folder.path[below:]: {
             name: (file.stamp, file.blob)
             for name, file in folder.files.items()
-            if file.stamp is not None
+            if not file.is_doubted
         }
         for folder in top.everything()
     }

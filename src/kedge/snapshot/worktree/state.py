@@ -2,8 +2,9 @@
 git trees."""
 
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from stat import S_IFREG, S_ISLNK, S_IXUSR
@@ -142,6 +143,7 @@ class WorktreeState:
     def refresh(self, deadline: float = float("inf")) -> None:
         """Bring it up to date with the disk, giving up at a time of the monotonic clock."""
         self.keeper.deadline = deadline
+        self.keeper.now = time.monotonic_ns() if self.is_known else 0
         self.keeper.unstable.clear()
         try:
             self._refresh()
@@ -222,7 +224,7 @@ class WorktreeState:
             for name, hint in names.items():
                 file = folder.files.get(name)
                 if file is not None and hint.written:
-                    file.stamp = None
+                    file.doubt()
         for folder, names in hints.names.items():
             for name, hint in names.items():
                 below = folder.folders.get(name)
@@ -243,7 +245,7 @@ class WorktreeState:
             file = folder.files.get(name)
             if folder.gone or file is None:
                 self.keeper.linked.discard(place)
-            elif file.stamp is None or _stamp_at(folder, name) != file.stamp:
+            elif _stamp_at(folder, name) != file.stamp:
                 changed.append(place)
         return changed
 
@@ -254,7 +256,7 @@ class WorktreeState:
             return
         for folder in self.top.everything():
             for name, file in folder.files.items():
-                if file.stamp is not None and file.stamp[4] in inodes:
+                if file.stamp[4] in inodes:
                     self.keeper.linked.add((folder, name))
         self._look_at(self._changed_links())
 
@@ -317,7 +319,7 @@ class WorktreeState:
         for folder in self.top.everything():
             for name, file in folder.files.items():
                 if file.blob in blobs:
-                    file.stamp = None
+                    file.doubt()
                     self.keeper.again.add((folder, name))
 
     # Verification
@@ -370,6 +372,34 @@ class WorktreeState:
             for name, file in folder.files.items()
             if file.blob in blobs
         ]
+
+    def moved_in(self, births: Mapping[bytes, int], after: int) -> set[bytes]:
+        """Those of the paths at which a file is since some time of the monotonic clock that was
+        at no other covered path before; `births` says when each was made, by the file clock."""
+        came = {
+            path: file.stamp[4]
+            for path, birth in births.items()
+            if path not in self.lister.declared
+            and (file := self._file_at(path)) is not None
+            and file.came > after
+            and self.keeper.left.get(file.stamp[4], -1) < birth
+        }
+        if not came:
+            return set()
+        inodes = set(came.values())
+        # It may be one more name of a file that is where it was.
+        linked = {
+            file.stamp[4]
+            for folder in self.top.everything()
+            for file in folder.files.values()
+            if file.stamp[4] in inodes and file.came <= after
+        }
+        return {path for path, inode in came.items() if inode not in linked}
+
+    def _file_at(self, path: bytes) -> File | None:
+        above, _, name = (self.top.path + b"/" + path).rpartition(b"/")
+        folder = self.lister.folder_at(above)
+        return None if folder is None else folder.files.get(name)
 
     def unstable(self) -> tuple[bytes, ...]:
         """The paths that changed whenever the last refresh tried to read them."""

@@ -184,8 +184,8 @@ def test_every_threat_has_its_tests() -> None:
 
 
 def test_every_route_is_on_its_page() -> None:
-    """The server's page lists each route with what it does, in the words of its description."""
-    page = (ROOT / "docs" / "server.md").read_text()
+    """The page of routes lists each with what it does, in the words of its description."""
+    page = (ROOT / "docs" / "routes.md").read_text()
     for route in ALL:
         assert f"`{route.method} {route.path}`" in page
         assert route.summary.removeprefix("Not built: ") in page, route.path

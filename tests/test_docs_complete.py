@@ -189,3 +189,11 @@ def test_every_route_is_on_its_page() -> None:
     for route in ALL:
         assert f"`{route.method} {route.path}`" in page
         assert route.summary.removeprefix("Not built: ") in page, route.path
+
+
+def test_every_page_is_in_the_index() -> None:
+    """Each page of docs/ is linked from the index, apart from single decisions."""
+    docs = ROOT / "docs"
+    linked = set(markdown.links(docs / "README.md"))
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    assert {page for page in pages if not page.startswith("decisions/")} - linked == {"README.md"}

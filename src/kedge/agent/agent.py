@@ -347,7 +347,7 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
     named: dict[str, Tool] = {}
     for each in tools:
         if not isinstance(each, Tool):
-            raise InvalidInput(f"{each!r} is no tool; make one of it with @tool", field="tools")
+            raise InvalidInput(f"{each!r} is not a tool; make it one with @tool", field="tools")
         if each.name in named:
             raise InvalidInput(f"there are two tools called {each.name!r}", field="tools")
         named[each.name] = each
@@ -360,6 +360,6 @@ def _withheld(around: Surroundings) -> list[str]:
     if not names:
         return []
     return [
-        f"commands of the agent are not told {', '.join(names)}, which are for providers of models;"
+        f"commands of the agent do not get {', '.join(names)}, which are for providers of models;"
         " `keep_env` in your configuration names those that they need"
     ]

@@ -54,7 +54,7 @@ async def _end(entering: asyncio.Task[Step], error: BaseException | None) -> Bas
         entering.cancel()
     try:
         await to_the_end(entering)
-    except BaseException as failure:  # noqa: BLE001 - whatever it is, the caller raises it
+    except BaseException as failure:  # noqa: BLE001 - the caller raises it
         return failure
     return None
 

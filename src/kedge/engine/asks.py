@@ -95,7 +95,7 @@ class Asks:
                 await self._engine.store.write(partial(end_rules, self._engine.runs.owner))
             except StoreError as error:
                 # The grants are over anyway: other processes see that this one has ended.
-                _log.warning("what was allowed until now could not be removed: %s", error)
+                _log.warning("the grants of this engine could not be removed: %s", error)
 
     async def permission(
         self,
@@ -268,7 +268,9 @@ class Asks:
             try:
                 return await self._heard(request)
             except StoreError as error:
-                _log.warning("cannot hear the answer to %s, trying again: %s", request.id, error)
+                _log.warning(
+                    "cannot wait for the answer to %s, trying again: %s", request.id, error
+                )
                 await asyncio.sleep(_PAUSE)
 
     async def _heard(self, request: AskRequest) -> AskAnswer:

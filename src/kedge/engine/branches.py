@@ -110,8 +110,8 @@ class BranchWatch:
                 continue
             try:
                 await self._look_at(name, self._directories[name])
-            except Exception:  # noqa: BLE001 - it must not keep other directories from being told
-                _log.exception("which branch is checked out in %s cannot be told", name)
+            except Exception:  # noqa: BLE001 - no error may affect the other directories
+                _log.exception("cannot determine the branch of %s", name)
         self._looking = None
 
     async def _look_at(self, name: str, known: _Directory) -> None:

@@ -73,7 +73,7 @@ class Heartbeat:
                 found = os.fstat(self._fd).st_ctime_ns
             except OSError as error:
                 if not self._is_failing:
-                    _log.warning("no heartbeat can be written to %s: %s", self._path, error)
+                    _log.warning("cannot write the heartbeat to %s: %s", self._path, error)
                 self._is_failing = True
                 return None
             self._is_failing = False

@@ -89,7 +89,7 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise StoreReadOnly(
-                f"the data folder {folder} cannot be made; choose another with KEDGE_DATA_DIR"
+                f"the data folder {folder} cannot be created; choose another with KEDGE_DATA_DIR"
             ) from error
         raise StoreUnavailable(
             f"the data folder {folder} cannot be used ({error.strerror}); choose another with"

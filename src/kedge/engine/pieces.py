@@ -128,7 +128,7 @@ class Pieces:
             self._take_back(taken)
         elif error := storing.exception():
             self._take_back(taken)
-            _log.warning("text that was announced is not stored yet: %s", error)
+            _log.warning("announced text could not be stored yet: %s", error)
 
     def _take_back(self, taken: dict[str, _Unstored]) -> None:
         """Whether it was stored is unknown; storing it twice does no harm."""

@@ -51,7 +51,7 @@ class Projects:
         icon = None if icon is None else check_value(icon, ProjectIcon)
         commands = None if commands is None else check_value(commands, ProjectCommands)
         if len(wire.encode([name, icon, commands])) > _LARGEST:
-            raise TooLarge(f"what is said of a project may have at most {_LARGEST} characters")
+            raise TooLarge(f"the settings of a project may have at most {_LARGEST} characters")
         script = partial(
             update_project,
             _checked(id),

@@ -82,7 +82,7 @@ class Recovery:
                 await put_in_order()
             except (EngineClosed, SessionNotFound):
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is, others are not to suffer
+            except Exception as error:  # noqa: BLE001 - no error may stop the other sessions
                 self._complain(name, str(error))
             else:
                 self._complaints.pop(name, None)
@@ -119,7 +119,7 @@ class Recovery:
         """Log what could not be recovered: once, not each time."""
         if self._complaints.get(name) != trouble:
             self._complaints[name] = trouble
-            _log.warning("%s cannot be put in order yet: %s", name, trouble, exc_info=True)
+            _log.warning("%s cannot be recovered yet: %s", name, trouble, exc_info=True)
 
     async def _forget_beats(self) -> None:
         """Remove the heartbeats of engines that are gone, unless they are still needed."""

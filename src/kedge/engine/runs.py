@@ -297,8 +297,8 @@ class Runs:
                 return await self._store.write_bulk(end)
         except (StoreError, EngineClosed, RootBusy):
             raise
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, it does not keep the session
-            _log.exception("what the run of %s did cannot be found out", session_id)
+        except Exception as trouble:  # noqa: BLE001 - no error may keep the session busy
+            _log.exception("cannot find out what the run of %s did", session_id)
             # Imported late: only programs that take snapshots pay for the import.
             from kedge.engine.timeline.recovery import give_up_calls
 
@@ -355,7 +355,7 @@ class Runs:
                         self._hear(event)
                 return
             except StoreError as error:
-                _log.warning("cannot hear what is asked of sessions, trying again: %s", error)
+                _log.warning("cannot receive requests to sessions, trying again: %s", error)
                 cursor = events.cursor
                 await asyncio.sleep(_LOOK)
 

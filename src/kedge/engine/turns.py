@@ -274,7 +274,7 @@ class Turn:
         try:
             diffs = await self.engine.diffs.turn_diffs(self.session, self.message.id)
         except SnapshotError as error:
-            _log.warning("what turn %s changed cannot be told: %s", self.message.id, error)
+            _log.warning("cannot determine what turn %s changed: %s", self.message.id, error)
             return None
         summary = TurnSummary(diffs=diffs)
         return msgspec.structs.replace(self.message, summary=summary) if diffs else None

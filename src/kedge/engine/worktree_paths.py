@@ -71,7 +71,7 @@ def _real_paths(given: object, directory: str, field: str) -> list[bytes]:
         raise InvalidInput(f"{field} must be a list of paths", field=field)
     path = os.fsencode(given)
     if not path or b"\0" in path:
-        raise InvalidInput(f"{field} holds a path that cannot be: {given!r}", field=field)
+        raise InvalidInput(f"{field} contains an impossible path: {given!r}", field=field)
     whole = os.path.normpath(os.path.join(os.fsencode(directory), path))
     folder, name = os.path.split(whole)
     own = os.path.join(os.path.realpath(folder), name)

@@ -216,7 +216,7 @@ class Diffs:
             additions, deletions = self._count(_pair(change), read)
         except SnapshotError as error:
             # The event must go out without this; a caller that asks for the text gets the error.
-            _log.warning("how much %r changed cannot be told: %s", change.path, error)
+            _log.warning("cannot count the changes of %r: %s", change.path, error)
             additions = deletions = 0
         return FileDiff(
             file=change.path.decode(errors="replace"),

@@ -202,7 +202,7 @@ def _said(answer: Heard) -> bytes:
 
 def _silence() -> OperatorError:
     return OperatorError(
-        f"git could not say what changed: not at all, or not within {_PATIENCE:.0f} s and"
+        f"git could not compare the files at all, or not within {_PATIENCE:.0f} s and"
         f" {LIMITS.memory // MIB} MiB"
     )
 

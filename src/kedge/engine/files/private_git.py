@@ -190,7 +190,7 @@ def _copy_indexes(repository: Repository, folder: bytes) -> None:
         found = os.stat(index)
         room -= found.st_size
         if room < 0:
-            raise OperatorError("the index of the repository is too large to look at")
+            raise OperatorError("the index of the repository is too large to read")
         copy = os.path.join(folder, os.path.basename(index))
         shutil.copyfile(index, copy)
         # git rereads files that are not older than the index; a younger copy would hide them.

@@ -22,7 +22,7 @@ from kedge.store.queries.changes import StoredChange, family_changes, later_chan
 from kedge.store.queries.plans import PlanStep, StoredPlan, pending_plans, plan_steps
 from kedge.store.transaction import Script
 
-_NOT_LOOKED_AT = "what it did there could not be looked at"
+_NOT_INSPECTED = "what it did there could not be inspected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _add_change(material: Material, change: StoredChange) -> None:
     elif change.source == "folder":
         material.folders.append(path)
     elif change.source == "uncovered":
-        reason = f"{_NOT_LOOKED_AT}: {change.reason}" if change.reason else _NOT_LOOKED_AT
+        reason = f"{_NOT_INSPECTED}: {change.reason}" if change.reason else _NOT_INSPECTED
         material.impossible[path] = reason, source
         if change.before is not None:
             # It is gone from there in any case: whatever holds it elsewhere may be the only copy.

@@ -21,11 +21,11 @@ from kedge.snapshot.values import Absent, Present
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
 _SHARED = (
-    "it cannot be told whose change it is: calls of several sessions were at work, or a process had"
+    "it is not known whose change it is: calls of several sessions were running, or a process had"
     " died"
 )
-_INTERRUPTED = "a revert was interrupted here, and it was changed before that could go on"
-_SHARED_STAYS = "a change stays of which it cannot be told whose it is"
+_INTERRUPTED = "a revert was interrupted here, and it was changed before that could be completed"
+_SHARED_STAYS = "a change stays of which it is not known whose it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def _granted(wish: Wish, want: Known, first: Known) -> Wish:
 def _check_deletion(history: PathHistory, now: Present) -> None:
     """Only a file that the session made, and others have not touched since, may be deleted."""
     if isinstance(history.own[0].before, Present):
-        raise Conflict("somebody else deleted it in between")
+        raise Conflict("it was deleted in between")
     if history.touched_by_others:
         raise Conflict("another session changed it later")
     if not is_same(now, history.own[-1].after):

@@ -82,7 +82,7 @@ _LONGEST = 80
 
 _UNSEEN = (
     "ignored files, files that are too large, paths outside the folder, HEAD and effects elsewhere"
-    " were not looked at"
+    " were not inspected"
 )
 _OFF = "snapshots are switched off: what calls did to files is not known, and is not undone"
 

@@ -246,7 +246,7 @@ async def _looked_at(
         return await look() if paths else {}
     except (*UNPROTECTED, OSError) as error:
         # The tool works anyway; the receipt of a revert will say what is not covered.
-        _log.warning("files that a tool names cannot be looked at: %s", error)
+        _log.warning("cannot read the files that a tool names: %s", error)
         return dict.fromkeys(paths, Uncovered(Reason.UNREADABLE))
 
 

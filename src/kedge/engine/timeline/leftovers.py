@@ -70,7 +70,7 @@ async def put_in_order(
         done = await asyncio.to_thread(lambda: [each for each in free if _is_done(each)])
         await asyncio.to_thread(_remove_if_empty, states.missing)
     except (SnapshotError, OSError) as error:
-        _log.warning("what a call left in %s cannot be put in order yet: %s", call.worktree, error)
+        _log.warning("cannot clean up after a call in %s yet: %s", call.worktree, error)
         return PutInOrder(left=steps)
     return PutInOrder(
         tuple(done),
@@ -98,8 +98,8 @@ async def look_after_leftovers(engine: "Engine") -> None:
     for call in await engine.store.read(partial(leftovers, machine)):
         try:
             order = await _look_after(engine, call)
-        except Exception as error:  # noqa: BLE001 - it is tried again; another one may be luckier
-            _log.warning("what a call left in %s is still there: %s", call.worktree, error)
+        except Exception as error:  # noqa: BLE001 - it is tried again; others may succeed
+            _log.warning("files left by a call in %s are still there: %s", call.worktree, error)
             continue
         for step, reason in order.troubles:
             _log.warning("%s: %s", os.fsdecode(step.real), reason)

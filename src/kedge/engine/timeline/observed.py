@@ -207,7 +207,7 @@ class UnknownEffects:
             changes = await self._changes(taken, self._began)
         except (*UNPROTECTED, OSError) as error:
             # The folder or the store is gone: all that is known is that there was such a call.
-            _log.warning("what a call did in %s cannot be told: %s", self._home.worktree, error)
+            _log.warning("cannot determine what a call did in %s: %s", self._home.worktree, error)
             self._unseen, changes = self._unseen or str(error), []
         if life is not None:
             changes = await asyncio.to_thread(doubted, changes, self._home.worktree, life)

@@ -171,7 +171,7 @@ def withdraw_prompt(session_id: str, id: str, ids: IdMaker, *, now: int) -> Scri
     info = (yield from lock_live_session(session_id)).info
     waiting = yield from unanswered(session_id, *_NOT_TAKEN)
     mine = [each for each in waiting if each.id == id]
-    yield from tell_unanswered(info, mine, not_run("nobody waits for its answer"), ids, now)
+    yield from tell_unanswered(info, mine, not_run("no program waits for its answer"), ids, now)
 
 
 def sessions_with_unanswered() -> Script[list[str]]:

@@ -58,7 +58,7 @@ class OpenFile:
                 " nothing can be stored; put it back as it was, or start kedge again"
             )
         raise StoreGone(
-            f"{self._path} is another file than the one that kedge opened: somebody replaced it;"
+            f"{self._path} is another file than the one that kedge opened: it was replaced;"
             " nothing is stored until you start kedge again"
         )
 

@@ -66,7 +66,7 @@ def question(scene: Scene, info: SessionInfo, *texts: str) -> QuestionRequest:
     return QuestionRequest(id=scene.ids.question(), sessionID=info.id, questions=asked)
 
 
-class Everybody:
+class AllOwners:
     """Owners that all exist, or none of them."""
 
     def __init__(self, is_there: bool) -> None:
@@ -81,7 +81,7 @@ class Everybody:
         return self._is_there
 
 
-THERE, GONE = Everybody(True), Everybody(False)
+THERE, GONE = AllOwners(True), AllOwners(False)
 
 
 async def _ask(

@@ -230,8 +230,9 @@ async def _told(scene: Scene, info: SessionInfo) -> dict[str, bool]:
 
 
 async def a_prompt_outlives_the_run(database: Database) -> None:
-    """When its process died, whoever waits for the answer can still resume; a new run that was
-    asked something else does not, and the prompt says so, in front of the new one."""
+    """When its process died, a caller that waits for the answer can still resume; a new run with
+    another prompt does not answer it, and the old prompt gets an answer that says so, before the
+    new one."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await scene.acquire(info)

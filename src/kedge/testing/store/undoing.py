@@ -149,7 +149,7 @@ async def revert(
     """A revert or unrevert from its beginning to its end; at paths in `left` there was a
     conflict."""
     entries = [
-        receipt_entry(path, ReceiptOutcome.CONFLICT, "somebody changed it", "declared")
+        receipt_entry(path, ReceiptOutcome.CONFLICT, "it was changed since", "declared")
         for path in left
     ]
     receipt = Receipt(files=entries, notes=[], applied=True, strategy="merge")

@@ -1,4 +1,4 @@
-"""Titles for sessions that nobody has named, by a small model, beside the first answer."""
+"""Titles for untitled sessions, by a small model, beside the first answer."""
 
 import logging
 import re
@@ -36,12 +36,12 @@ it; a title is wanted whatever it says."""
 
 
 def wants_title(info: SessionInfo) -> bool:
-    """Whether a session is to be named: its own title is none, and it is nobody's subtask."""
+    """Whether to make a title: the session has only a default one and is no subtask."""
     return info.parentID is None and is_default_title(info.title)
 
 
 async def give_title(session: Session, prompt: MessageWithParts, model: Model) -> None:
-    """Ask for a title and store it, unless the session was named meanwhile."""
+    """Ask for a title and store it, unless the session was renamed meanwhile."""
     words = "\n".join(_words(prompt))[:_MAX_PROMPT]
     if not words.strip():
         return
@@ -63,7 +63,7 @@ async def give_title(session: Session, prompt: MessageWithParts, model: Model) -
 
 
 def clean_title(said: str) -> str:
-    """The title in what a model said: its first line without decoration."""
+    """The title in a model's answer: its first line without decoration."""
     lines = _THOUGHTS.sub("", said).strip().splitlines()
     title = " ".join(next((line for line in lines if line.strip()), "").split()).strip("\"'`# ")
     return title if len(title) <= _MAX_TITLE else f"{title[: _MAX_TITLE - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""The snapshots of the worktrees an engine works in, and the sessions they are kept for."""
+"""The snapshots of an engine's worktrees, and the sessions they are kept for."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -39,11 +39,11 @@ class Protecting:
                 )
             )
             self._opening[worktree] = opening
-        # Whoever stops waiting must not take it away from the others.
+        # Shielded: a caller that is cancelled must not cancel it for the others.
         return await asyncio.shield(opening)
 
     async def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         async with AsyncExitStack() as stack:
             for opening in self._opening.values():
                 stack.push_async_callback(_close, opening)
@@ -57,7 +57,7 @@ async def _close(opening: asyncio.Task[AsyncSnapshots]) -> None:
 
 
 async def release(data: Path, project: str, session_id: str) -> None:
-    """Keep nothing for a session that is gone for good."""
+    """Remove everything kept for a purged session."""
     await asyncio.to_thread(remove_outputs, data, session_id)
     if _has_snapshots(data, project):
         from kedge.snapshot.session_keeps import release_session
@@ -66,12 +66,12 @@ async def release(data: Path, project: str, session_id: str) -> None:
 
 
 async def expire(data: Path, now_ms: int) -> None:
-    """Keep no output any longer that is too old."""
+    """Remove outputs that are too old."""
     await asyncio.to_thread(remove_old_outputs, data, now_ms / 1000 - OLDEST)
 
 
 async def held(data: Path) -> list[tuple[str, str]]:
-    """Projects and sessions for which something is kept here; output is kept for no project."""
+    """Projects and sessions for which something is kept here; for outputs the project is empty."""
     found = [("", id) for id in await asyncio.to_thread(sessions_with_outputs, data)]
     if (data / "snapshots").is_dir():
         from kedge.snapshot.session_keeps import sessions_with_refs

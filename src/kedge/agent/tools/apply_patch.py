@@ -1,4 +1,4 @@
-"""The tool `apply_patch`: several files changed at once, or none."""
+"""The tool `apply_patch`: changes several files at once, or none."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from kedge.snapshot.values import Present
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file of the patch, and where it is."""
+    """One file of the patch, and its place."""
 
     patch: FilePatch
     place: FilePlace
     target: FilePlace | None = None
-    """Where it is moved to."""
+    """The place it is moved to."""
 
     @property
     def kind(self) -> str:
@@ -148,7 +148,7 @@ def _shown(file: _File) -> str:
 
 
 def _files(files: Sequence[_File], told: Sequence[Changed]) -> list[dict[str, Any]]:
-    """What became of each file, as clients draw it."""
+    """The outcome of each file, for display by clients."""
     by_place = {each.place: each for each in told}
     return [_file(file, [by_place[p] for p in (file.place, file.target) if p]) for file in files]
 

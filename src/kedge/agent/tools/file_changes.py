@@ -1,4 +1,5 @@
-"""How tools change files: read, ask with the diff, lock, check again, write all files or none."""
+"""Changes of files by tools: read, ask with the diff, lock, check again, write all files or
+none."""
 
 import asyncio
 import os
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from kedge.engine.turns import Turn
 
 MOST_BYTES = 16 * 1024 * 1024
-"""A file above this is not changed by a tool: undoing it would cost too much."""
+"""Larger files are not changed by tools: undoing that would cost too much."""
 
 _FAILURES = {
     ReadFailure.FOLDER: "is a folder, not a file",
@@ -46,7 +47,7 @@ _DONE = {Outcome.RESTORED, Outcome.RECREATED, Outcome.DELETED, Outcome.UNCHANGED
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at a place."""
+    """The file at a place."""
 
     state: Present | Absent
     data: bytes = b""
@@ -61,30 +62,30 @@ class Found:
 
     @property
     def content(self) -> bytes | None:
-        """The bytes, or None if nothing is there."""
+        """The content, or None if there is no file."""
         return self.data if self.exists else None
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """New content for a place; None deletes what is there."""
+    """New content for a place; None deletes the file."""
 
     place: FilePlace
     before: Found
     after: bytes | None
     mode: int | None = None
-    """Type and permission bits of a new file; one that exists keeps its own."""
+    """Type and permission bits of a new file; an existing one keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far the writing came."""
+    """The progress of writing."""
 
     tag: str
     may_write: MayWrite
     done: list[RootedStep] = field(default_factory=list)
     made: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Folders on the way to files: the root of the step, and the path from there."""
+    """Folders that were created for files: the root of the step, and the path from there."""
     stays: list[RootedStep] = field(default_factory=list)
     """The steps back that could not be done."""
 
@@ -118,7 +119,8 @@ def look(place: FilePlace) -> Found:
 def mode_of_new_file() -> int:
     """Type and permission bits that a new file gets from this process.
 
-    Only Linux tells the umask without changing it for all threads; elsewhere a file is made.
+    Only Linux shows the umask without changing it for all threads; elsewhere a file is created for
+    this.
     """
     if (umask := _umask()) is not None:
         return stat.S_IFREG | 0o666 & ~umask
@@ -139,20 +141,20 @@ def _umask() -> int | None:
 
 
 def work_of(replacements: Sequence[Replacement]) -> FileWork:
-    """The steps that lead to replacements."""
+    """The steps for replacements."""
     contents: dict[str, bytes] = {}
     steps = [
         RootedStep(os.fsencode(each.place.root), _step(number, each, contents))
         for number, each in enumerate(replacements)
     ]
-    # Deletions last: until its new name is there, the old one of a moved file may be the only copy.
-    # None of them makes room for a file, as `look` refuses paths through files, and folders.
+    # Deletions last: until its new name exists, the old one of a moved file may be the only copy.
+    # None of them makes room for a file, as `look` refuses folders and paths through files.
     steps.sort(key=lambda each: isinstance(each.step.want, Absent))
     return FileWork(steps=tuple(steps), contents=contents)
 
 
 def put(work: FileWork, *, tag: str, may_write: MayWrite = always) -> None:
-    """Write all of it; if one file cannot be written, take back the others and say why.
+    """Write all files; if one cannot be written, take back the others and say why.
 
     If `may_write` raises, nothing more is written and nothing taken back, as after a crash.
     """
@@ -170,7 +172,7 @@ def put(work: FileWork, *, tag: str, may_write: MayWrite = always) -> None:
 
 
 def _carry_out_all(work: FileWork, progress: _Progress) -> str | None:
-    """Write until a file cannot be written; why not, if there is one."""
+    """Write until a file cannot be written; return the reason, if there is one."""
     for each in work.steps:
         result = _carry_out(each, work.contents, progress)
         if result.outcome not in _DONE:
@@ -205,9 +207,9 @@ def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> FileS
 
 
 def _take_back(work: FileWork, progress: _Progress) -> None:
-    """Undo what was done; where somebody saved meanwhile, theirs stays.
+    """Undo what was done; a file that was saved meanwhile by another program stays.
 
-    If a deleted file cannot be put back, new ones stay as well: one may be the only copy of it.
+    If a deleted file cannot be restored, new ones stay as well: one may be its only copy.
     """
     paths = {each.real for each in progress.done}
     for each in taking_back(work.steps):
@@ -224,7 +226,7 @@ def _take_back(work: FileWork, progress: _Progress) -> None:
 
 
 LONGEST_DIFF = 64 * 1024
-"""A text above this is cut."""
+"""Longer texts are cut."""
 
 _RULE = "=" * 67
 _CONTEXT = 4
@@ -233,7 +235,7 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 @dataclass(frozen=True, slots=True)
 class TextDiff:
-    """What becomes of one file, in the form that OpenCode's clients draw."""
+    """The change of one file, in the form that OpenCode's clients draw."""
 
     text: str
     additions: int
@@ -245,7 +247,7 @@ class TextDiff:
 def text_diff(
     path: Path, old: bytes | None, new: bytes | None, room: int = LONGEST_DIFF
 ) -> TextDiff:
-    """The difference between two contents, None being no file; of binary ones the name only."""
+    """The difference between two contents, None being no file; for binary ones only the name."""
     name = quoted(os.fsencode(path)).decode(errors="replace")
     head = f"Index: {name}\n{_RULE}\n--- {name}\n+++ {name}\n"
     before, after = old or b"", new or b""
@@ -282,7 +284,7 @@ def _hunks(text: bytes) -> Iterator[tuple[re.Match[bytes], list[bytes]]]:
 
 
 def _fitting(lines: list[bytes], room: int) -> list[bytes]:
-    """The lines from the first on that fit; a replaced byte takes three."""
+    """The first lines, as far as they fit; a replaced byte takes three."""
     for number, line in enumerate(lines):
         room -= len(line.decode(errors="replace").encode()) + 1
         if room < 0:
@@ -291,7 +293,7 @@ def _fitting(lines: list[bytes], room: int) -> list[bytes]:
 
 
 def _hunk(first: re.Match[bytes], lines: list[bytes]) -> str:
-    """With its counts always written, and those of the lines that are there."""
+    """A hunk with its counts always written, for the lines that are left."""
     old = sum(line[:1] in (b" ", b"-") for line in lines)
     new = sum(line[:1] in (b" ", b"+") for line in lines)
     place = f"@@ -{int(first[1])},{old} +{int(first[2])},{new} @@\n"
@@ -299,14 +301,14 @@ def _hunk(first: re.Match[bytes], lines: list[bytes]) -> str:
 
 
 Plan: TypeAlias = Callable[[Mapping[FilePlace, Found]], Sequence[Replacement]]
-"""What should become of files, from what they are now."""
+"""Computes the new contents of files from the current ones."""
 
 _ALONE: "WeakKeyDictionary[Turn, dict[Path, asyncio.Lock]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of one file."""
+    """The outcome of one file."""
 
     place: FilePlace
     before: Found
@@ -314,7 +316,7 @@ class Changed:
 
     @property
     def filediff(self) -> dict[str, Any]:
-        """As clients of OpenCode draw it."""
+        """In the form that clients of OpenCode draw."""
         return {
             "file": printable(self.place.path),
             "patch": self.diff.text,
@@ -326,10 +328,10 @@ class Changed:
 async def change(
     call: "Call", places: Sequence[FilePlace], plan: Plan, *, unseen: bool
 ) -> list[Changed]:
-    """Change files as planned, if people let it.
+    """Change files as planned, if that is permitted.
 
-    With `unseen`, also what the session has never read: the plan says what it expects to find. What
-    changed since the session read it is never written.
+    With `unseen`, also files that the session has never read: the plan says what it expects to
+    find. A file that changed since the session read it is never written.
     """
     for place in places:
         if place.is_inside_git:
@@ -362,7 +364,7 @@ async def change(
 
 @asynccontextmanager
 async def _alone(call: "Call", places: Sequence[FilePlace]) -> AsyncIterator[None]:
-    """One call of a turn after the other, so that each is asked about what it will really do."""
+    """One call of a turn at a time, so that each asks about what it will really do."""
     locks = _ALONE.setdefault(call.step.turn, {})
     async with AsyncExitStack() as held:
         for real in sorted({place.real for place in places}):
@@ -371,7 +373,7 @@ async def _alone(call: "Call", places: Sequence[FilePlace]) -> AsyncIterator[Non
 
 
 async def _declare(call: "Call", places: Sequence[FilePlace], work: FileWork, unseen: bool) -> None:
-    # The real ones: a symlink on the way to them is not touched.
+    # The real paths: a symlink on the way to them is not touched.
     paths = [place.real for place in places]
     unread: list[Path] = []
     while True:
@@ -391,7 +393,7 @@ def _look(places: Sequence[FilePlace]) -> dict[FilePlace, Found]:
 
 
 def _told(replacements: Sequence[Replacement]) -> list[Changed]:
-    """The differences; all together they have the room of one."""
+    """The diffs, which share the room of one."""
     told = []
     room = LONGEST_DIFF
     for each in replacements:
@@ -415,6 +417,6 @@ def _metadata(told: Sequence[Changed]) -> dict[str, Any]:
 
 
 def new_file(place: FilePlace, before: Found, after: bytes) -> Replacement:
-    """New content for a place; a file that exists keeps its permission bits."""
+    """New content for a place; an existing file keeps its permission bits."""
     mode = None if before.exists else mode_of_new_file()
     return Replacement(place, before, after, mode)

@@ -1,4 +1,4 @@
-"""The tool `glob`: files by the pattern of their names."""
+"""The tool `glob`: finds files by patterns of their names."""
 
 import asyncio
 import os
@@ -61,7 +61,7 @@ async def glob(
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """The folders that a pattern begins with, and what is left of it from there on."""
+    """The folders at the beginning of a pattern, and the rest of it."""
     names = pattern.split("/")
     count = next((n for n, name in enumerate(names) if _SPECIAL & set(name)), len(names) - 1)
     if not count:
@@ -81,5 +81,5 @@ async def _names(place: FilePlace, pattern: str) -> tuple[list[bytes], bool]:
 
 
 def _newest(folder: Path, names: list[bytes]) -> list[bytes]:
-    """Those that changed last; of equally old ones the first by name."""
+    """The most recently changed files; those of the same time by name."""
     return nlargest(MOST_FILES, sorted(names), key=lambda name: modified(folder, name))

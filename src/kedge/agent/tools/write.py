@@ -1,4 +1,4 @@
-"""The tool `write`: a file's whole content."""
+"""The tool `write`: writes a file's whole content."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated

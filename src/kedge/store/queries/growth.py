@@ -1,4 +1,5 @@
-"""Growth: what came to a conversation since it was last read, and what of the rest has changed."""
+"""Growth: the new messages of a conversation since it was last read, and which of the others
+changed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,37 +15,37 @@ from kedge.store.transaction import Row, Script, rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMessage:
-    """A message as a value, with its place in the session and what becomes of it."""
+    """A message as a value, with its position in the session and its state."""
 
     message: MessageWithParts
     pos: int
     state: PromptState = PromptState.SETTLED
-    """Of a prompt; an answer has none."""
+    """The state of a prompt; answers have none."""
     joined: int | None = None
-    """Where the newer prompt is that it was answered with."""
+    """The position of the newer prompt that it was answered with."""
     size: int = 0
-    """How long its JSON text is."""
+    """The length of its JSON text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Messages that follow a position, and what happened to others since a place in the log."""
+    """Messages that follow a position, and what happened to others since a position in the log."""
 
     messages: list[PlacedMessage]
     more: bool
-    """Whether further ones follow."""
+    """Whether more messages follow."""
     head: int
-    """Where the log ended when this was read."""
+    """The end of the log when this was read."""
     updated: frozenset[str]
     """Messages that were written, apart from their parts."""
     changed: frozenset[str]
-    """Messages that are gone, or of which a part was written or is gone."""
+    """Messages that were removed, or of which a part was written or removed."""
     answered: frozenset[str]
     """Prompts that have an answer of their own behind the position."""
 
     @property
     def is_touched(self) -> bool:
-        """Whether anything was written since, new messages included."""
+        """Whether anything was written since, including new messages."""
         return bool(self.updated or self.changed)
 
 
@@ -57,7 +58,7 @@ def conversation_growth(
     answered: frozenset[str] | None = None,
 ) -> Script[Growth]:
     """The messages that follow the position `after`, oldest first, and what the log says of others
-    since the place `since` in it; nothing if that is None. `answered` is what the page before said.
+    after `since`; nothing if that is None. `answered` comes from the page before.
 
     Decoded here, so that a reader's thread does it.
     """

@@ -1,5 +1,4 @@
-"""Processes that a session's commands run in, so that whoever takes the session over can end
-them."""
+"""Processes of a session's commands, so that a process that takes over the session can end them."""
 
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ class Process:
 
 
 def put_process(process: Process, fence: Fence | None = None) -> Script[None]:
-    """A process that is about to begin its work, for the owner of the session's lease."""
+    """Store a process that is about to begin its work, for the owner of the session's lease."""
     yield from lock_session(process.session_id)
     yield from pass_fence(fence)
     yield from run(
@@ -41,7 +40,7 @@ def put_process(process: Process, fence: Fence | None = None) -> Script[None]:
 
 
 def drop_process(process: Process) -> Script[None]:
-    """The call that started the process is over."""
+    """Drop the process of a call that is over."""
     yield from run(
         "process_drop",
         session_id=process.session_id,
@@ -51,7 +50,7 @@ def drop_process(process: Process) -> Script[None]:
 
 
 def drop_processes(session_id: str) -> Script[None]:
-    """All calls of a session are over."""
+    """Drop the processes of a session whose calls are all over."""
     yield from run("purge_process", session_id=session_id)
 
 

@@ -1,5 +1,5 @@
-"""`kedge config`: the merged configuration of a folder, as JSON with comments; and what people
-allowed there."""
+"""`kedge config`: prints the merged configuration of a folder, as JSON with comments, and the
+permissions that users gave there."""
 
 import argparse
 import asyncio
@@ -25,7 +25,7 @@ What you allowed with "always" while an agent worked here is no part of that: --
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser."""
+    """Add the command to the parser."""
     command = commands.add_parser(
         "config", help="print the merged configuration of a folder", description=_ABOUT
     )
@@ -40,7 +40,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command."""
     if options.allowed:
         lines = _allowed(options)
     elif options.forget is not None or options.forget_all:
@@ -114,7 +114,7 @@ async def _lines(options: argparse.Namespace) -> list[str]:
 
 
 def _model(config: "Config") -> str:
-    """Who answers a first prompt that names neither an agent nor a model."""
+    """The model for a first prompt that names neither an agent nor a model."""
     from kedge.domain.agents import BUILD
     from kedge.model.catalog import Catalog
 

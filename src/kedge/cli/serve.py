@@ -1,4 +1,4 @@
-"""`kedge serve`: the HTTP server, until a signal ends it."""
+"""`kedge serve`: runs the HTTP server until a signal stops it."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ examples:
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser."""
+    """Add the command to the parser."""
     command = commands.add_parser(
         "serve",
         help="serve sessions over HTTP, for OpenCode's clients and others",
@@ -87,7 +87,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command."""
     from kedge.engine.settings import Settings, database_address
     from kedge.engine.worktrees import find_directory
     from kedge.errors import InvalidInput
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         username_in,
     )
 
-    # Who mistyped a name is not to be asked for a password first.
+    # Check the host name before asking for a password.
     find_address(options.hostname, 0)
     settings = ServerSettings(
         hostname=options.hostname,
@@ -154,7 +154,7 @@ def _announce(running: "Running") -> None:
 
 
 async def _explain(running: "Running") -> None:
-    """Say on standard error what people should know of the server."""
+    """Print the overview of the server to standard error."""
     from kedge.config.display import printable
     from kedge.domain.errors import KedgeError
     from kedge.server.overview import lines, local_url, overview_of
@@ -167,6 +167,6 @@ async def _explain(running: "Running") -> None:
         print(f"kedge: {printable(str(error))}", file=sys.stderr)
         return
     said = [f"kedge: {printable(line)}\n" for line in lines(overview)]
-    # At once, so that no other line gets between them.
+    # In one write, so that no other line gets in between.
     sys.stderr.write("".join(said))
     sys.stderr.flush()

@@ -223,7 +223,7 @@ def restrict(
 ) -> PermissionRule:
     """The strictest of a decision and of the results of untrusted rulesets.
 
-    Those can never loosen anything, whatever their order and their patterns.
+    Those can never loosen anything, with any order and any patterns.
     """
     for rules in restrictions:
         found = matching(permission, _meant(text), rules)
@@ -279,6 +279,6 @@ class Rulebook:
         return any(is_off(permission, rules) for rules in (every, *self.restrictions))
 
     def about(self, permission: str) -> list[PermissionRule]:
-        """Every rule about a permission, whatever its pattern."""
+        """Every rule about a permission, with any pattern."""
         sets = (*self.rulesets, *self.restrictions)
         return [rule for rules in sets for rule in rules if matches(rule.permission, permission)]

@@ -1,4 +1,4 @@
-"""The offline model itself: answers a request, event by event."""
+"""The offline model: answers a request, event by event."""
 
 import asyncio
 import shlex
@@ -265,7 +265,7 @@ def _thought(text: str, pace: c.Pace | None) -> Iterator[Act]:
 
 
 def _told_at_length(size: int, pace: c.Pace | None) -> Iterator[Act]:
-    """Like a text that is spoken, but never held as a whole."""
+    """Stream a long text like `_spoken`, but without holding it as a whole."""
     yield TextStarted()
     for piece in _paced(size, pace, _HUGE_PIECE):
         yield piece if isinstance(piece, Pause) else TextDelta(text=_part_of_huge(piece))
@@ -280,7 +280,7 @@ def _part_of_huge(piece: slice) -> str:
 
 
 def _paced(length: int, pace: c.Pace | None, size: int) -> Iterator[slice | Pause]:
-    """Where the pieces of a text lie; none of them is empty."""
+    """The slices of a text for its pieces; none is empty."""
     count = min(pace.pieces, length) if pace else -(-length // size)
     for n in range(count):
         if n and pace:

@@ -21,12 +21,12 @@ _ABOUT = "The durable, rewindable session engine for coding agents."
 _EXAMPLES = """\
 examples:
   kedge serve               serve this folder to OpenCode's clients and others
-  kedge config              what is configured for this folder, and by which files
-  kedge trust               look at what this project's configuration wants, and accept it
-  kedge trust --revoke      trust this project no more
-  kedge trust --list        which files are trusted
+  kedge config              show the configuration of this folder, and its files
+  kedge trust               review what this project's configuration wants, and accept it
+  kedge trust --revoke      stop trusting this project
+  kedge trust --list        list the trusted files
 
-docs/configuration.md in kedge's repository says what can be configured.
+docs/configuration.md in kedge's repository describes all settings.
 """
 
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
 OpenCode's SDKs work with it. When it is ready it prints one line with its address. Ctrl-C stops it:
-running turns are interrupted and recorded; a second Ctrl-C leaves at once.
+running turns are interrupted and recorded; a second Ctrl-C exits at once.
 """
 _MORE = """\
 environment:
-  KEDGE_SERVER_PASSWORD     what clients must say (HTTP Basic); needed to listen on other addresses
-  KEDGE_SERVER_USERNAME     their user name; "opencode" unless set
+  KEDGE_SERVER_PASSWORD     password for clients (HTTP Basic); required to listen on other addresses
+  KEDGE_SERVER_USERNAME     user name for clients; "opencode" unless set
   KEDGE_DATA_DIR            as --data
   KEDGE_DATABASE_URL        as --database
 OPENCODE_SERVER_PASSWORD and OPENCODE_SERVER_USERNAME are read as well.
@@ -44,22 +44,22 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         nargs="?",
         default=".",
         metavar="DIRECTORY",
-        help="where clients work that name no directory (default: here)",
+        help="directory for clients that name none (default: the current one)",
     )
     command.add_argument(
         "--hostname", default="127.0.0.1", help="address to listen on (%(default)s)"
     )
     command.add_argument(
-        "--port", type=int, default=4096, help="port; 0 takes a free one (%(default)s)"
+        "--port", type=int, default=4096, help="port; 0 picks a free one (%(default)s)"
     )
-    command.add_argument("--data", metavar="DIR", help="folder for everything that is kept")
-    command.add_argument("--database", metavar="URL", help="a file, or a postgresql:// address")
+    command.add_argument("--data", metavar="DIR", help="folder for all data")
+    command.add_argument("--database", metavar="URL", help="a file, or a postgresql:// URL")
     command.add_argument(
         "--cors",
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="allow a web page's origin, such as https://example.com; can be given several times",
+        help="allow a web page's origin, such as https://example.com; may be repeated",
     )
     command.add_argument(
         "--root", metavar="DIR", help="refuse clients that work outside of this folder"
@@ -69,19 +69,19 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="how old a prompt may be that is run after a restart, because the server ended before"
-        " it had begun; older ones say that they were not run (%(default)g)",
+        help="after a restart, run prompts that were not started yet if they are at most this old;"
+        " older ones are marked as not run (%(default)g)",
     )
     command.add_argument(
         "--commands-may-grant",
         action="store_true",
-        help="let commands of the agent use this server like other clients, so that they can answer"
-        " permissions and prompt; see docs/security.md",
+        help="let the agent's commands use this server like other clients, so that they can answer"
+        " permission requests and send prompts; see docs/security.md",
     )
     command.add_argument(
         "--verbose",
         action="store_true",
-        help="write a line about each request to standard error, and what clients want logged",
+        help="log each request, and log messages of clients, to standard error",
     )
     command.set_defaults(run=run)
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from kedge.config.jsonc import KeyPath
 
 _ABOUT = """\
-The configuration files of a project may choose models, prompts and stricter permissions. Whatever
-could send your code or keys elsewhere, run programs or permit more counts only after you have
-trusted the file. This shows what that is, asks, and remembers the file with its present content:
-when it changes, it is untrusted again.
+The configuration files of a project may choose models, prompts and stricter permissions. Settings
+that could send your code or keys elsewhere, run programs or permit more count only after you have
+trusted the file. This command shows these settings, asks, and remembers the file with its present
+content: when the file changes, it is untrusted again.
 """
 
 
@@ -30,9 +30,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     add_place(command)
     what = command.add_mutually_exclusive_group()
     what.add_argument("--yes", action="store_true", help="show it, but do not ask")
-    what.add_argument("--list", action="store_true", help="list all trusted files and do no more")
+    what.add_argument("--list", action="store_true", help="only list all trusted files")
     what.add_argument(
-        "--revoke", action="store_true", help="trust no file of this project any more"
+        "--revoke", action="store_true", help="stop trusting the files of this project"
     )
     command.set_defaults(run=run)
 

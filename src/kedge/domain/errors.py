@@ -375,7 +375,7 @@ class RootBusy(SnapshotError):
             )
         if is_own:
             told = (
-                "Other sessions of this process are at work in this folder for long; wait until"
+                "Other sessions of this process are using this folder for a long time; wait until"
                 " they are done, then try again"
             )
         super().__init__(told)

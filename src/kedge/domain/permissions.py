@@ -1,7 +1,7 @@
 """Permission rules and requests as on the wire, and how rules decide.
 
 A rule matches permissions and their subjects by patterns. The last rule that matches decides, so
-that later and more specific rules refine earlier ones. Where none matches, the user is asked.
+that later and closer rules refine earlier ones. Where none matches, the user is asked.
 """
 
 import re

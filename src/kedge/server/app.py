@@ -142,7 +142,7 @@ async def _send_away(scope: Scope, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         return
-    stopping = EngineClosed("the server stops; ask again when it has been started")
+    stopping = EngineClosed("the server is shutting down; try again when it has been restarted")
     await send_answer(error_answer(stopping), b"", send)
 
 

@@ -171,7 +171,9 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
     try:
         made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise CannotListen(f"{settings.hostname} is no address of this machine: {error}") from None
+        raise CannotListen(
+            f"{settings.hostname} is not an address of this machine: {error}"
+        ) from None
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _limit_silence(made)
@@ -180,7 +182,7 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
     except OSError as error:
         made.close()
         raise CannotListen(
-            f"port {settings.port} of {settings.hostname} cannot be listened on"
+            f"port {settings.port} of {settings.hostname} cannot be used"
             f" ({error.strerror}); choose another with --port, or 0 for any"
         ) from None
     made.setblocking(False)
@@ -194,7 +196,7 @@ def find_address(hostname: str, port: int) -> tuple[int, Any]:
             hostname, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError, OverflowError) as error:
-        raise CannotListen(f"{hostname} is no address of this machine: {error}") from None
+        raise CannotListen(f"{hostname} is not an address of this machine: {error}") from None
     return family, address
 
 

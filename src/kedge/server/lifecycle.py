@@ -142,7 +142,7 @@ async def _trying(recovery: Callable[[], Awaitable[None]]) -> None:
         await recovery()
     except KedgeError as error:
         # The engine tries again every few seconds.
-        _log.warning("what killed processes left is not in order yet: %s", error)
+        _log.warning("recovery of killed processes is not complete yet: %s", error)
 
 
 async def _answer_left(backend: Backend, session: Session) -> None:

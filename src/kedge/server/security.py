@@ -84,7 +84,7 @@ class Gate:
         # Nearly all requests have no repeated header, and that is quick to check.
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else None
         if repeated:
-            return error_answer(BadRequest(f"the header {repeated} is there twice", "Headers"))
+            return error_answer(BadRequest(f"the header {repeated} is repeated", "Headers"))
         if self._credentials is None and not self._is_own(headers.get(b"host", b"")):
             return error_answer(
                 Refused("the Host header names another machine; use http://127.0.0.1 or localhost")

@@ -45,11 +45,12 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise InvalidInput(f"{self.port} is no port; give one from 0 to 65535", field="port")
+            raise InvalidInput(f"{self.port} is not a port; give one from 0 to 65535", field="port")
         for origin in self.cors:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise InvalidInput(
-                    f"{origin!r} is no origin; give one such as https://example.com", field="cors"
+                    f"{origin!r} is not an origin; use one such as https://example.com",
+                    field="cors",
                 )
         if self.root is not None:
             object.__setattr__(self, "root", os.path.realpath(self.root))

@@ -34,7 +34,7 @@ class Guard:
         asked = monotonic()
         if not self._lock.acquire(timeout=self._budget):
             # The current user is responsible for its budget; it may be restoring files.
-            raise SnapshotTimeout("somebody else is still using the worktree's snapshots")
+            raise SnapshotTimeout("another caller is still using the worktree's snapshots")
         waited = monotonic() - asked
         try:
             self.check()

@@ -417,7 +417,8 @@ class Ordered:
 
     def track(self, *, session: str | None = None) -> Snapshot:
         """As `Snapshots.track`."""
-        # If its caller gives up, it does not hold up the worktree: it gets no number.
+        # Not `used`: without its caller the snapshot gets no number, so it need not hold the
+        # worktree.
         with self._guard.turn() as deadline:
             snapshot = self._taker.take(deadline, session)
         self._held.check()

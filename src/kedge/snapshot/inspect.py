@@ -167,7 +167,7 @@ def older_than(root: Root, paths: Iterable[bytes], since: int) -> set[bytes]:
             with root.folder(folder) as fd:
                 older.update(path for path in group if _is_older(fd, _parts(path)[1], since))
         except OSError:
-            continue  # gone since it was looked at
+            continue  # gone since it was examined
     return older
 
 

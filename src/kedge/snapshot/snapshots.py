@@ -62,7 +62,7 @@ class Snapshots:
         self.order = Order(opened, self._guard, self._taker, settings.file_size)
         self._way = way if way == "declared" else None
         if self._way is not None:
-            self._guard.refuse("only declared paths are looked at", Protection.DECLARED)
+            self._guard.refuse("only declared paths are covered, as requested", Protection.DECLARED)
         if reason := why_refused(self._root.path, self._worktree.spaces.private):
             self._guard.refuse(reason)
 

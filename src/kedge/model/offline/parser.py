@@ -110,7 +110,7 @@ def _word(text: str) -> Word:
     plain = unquoted(text)
     if plain is None:
         raise ScriptError(
-            f"{shown(text)} begins with a quote but is no text in quotes; close it, "
+            f"{shown(text)} begins with a quote but is not a quoted text; close it, "
             'and write \\" for a quote inside'
         )
     return Word(plain, is_bare=False)
@@ -217,7 +217,7 @@ def duration(text: str | None) -> int:
     """Milliseconds, from a text like 250ms or 1.5s."""
     match = _DURATION.fullmatch(text or "")
     if match is None or (match[3] == "ms" and match[2]):
-        raise ScriptError(f"{shown(text or '')} is no time; write it like `250ms` or `1.5s`")
+        raise ScriptError(f"{shown(text or '')} is not a duration; write it like `250ms` or `1.5s`")
     found = int(match[1])
     if match[3] == "s":
         found = found * 1000 + int((match[2] or "0").ljust(3, "0"))
@@ -230,7 +230,9 @@ def size(text: str | None) -> int:
     """A number of characters, from a text like 500, 64KB or 5MB."""
     match = _SIZE.fullmatch(text or "")
     if match is None:
-        raise ScriptError(f"{shown(text or '')} is no size; write it like `500`, `64KB` or `5MB`")
+        raise ScriptError(
+            f"{shown(text or '')} is not a size; write it like `500`, `64KB` or `5MB`"
+        )
     found = int(match[1]) * {None: 1, "KB": 1_000, "MB": 1_000_000}[match[2]]
     if found > MOST_CHARACTERS:
         raise ScriptError(f"{shown(text or '')} is too large; at most `{MOST_CHARACTERS}`")
@@ -489,7 +491,7 @@ def _unknown(name: str) -> str:
         return "a command is missing here"
     near = near_command(name)
     hint = f"perhaps `{near}` is meant" if near else "say `help` for those there are"
-    return f"{shown(name)} is no command; {hint}"
+    return f"{shown(name)} is not a command; {hint}"
 
 
 def _check(line: Line, before: list[Line]) -> None:

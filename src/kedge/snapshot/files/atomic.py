@@ -110,8 +110,8 @@ def _system_call() -> _Rename | None:
 
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHANGED = "it was changed in the last moment"
-_DELETED = "it was deleted in the last moment"
+_CHANGED = "it was changed at the last moment"
+_DELETED = "it was deleted at the last moment"
 
 
 def write_temporary(spot: Spot, want: Present, data: bytes) -> int | None:
@@ -142,7 +142,7 @@ def create(spot: Spot) -> Result:
         place(spot.dir_fd, spot.temporary, spot.name)
     except FileExistsError:
         spot.discard(spot.temporary)
-        return spot.result(Outcome.CONFLICT, "it was created in the last moment")
+        return spot.result(Outcome.CONFLICT, "it was created at the last moment")
     reach("after-create")
     return spot.result(Outcome.RECREATED)
 
@@ -302,7 +302,7 @@ def _dispose(spot: Spot) -> Result:
         kept = spot.aside
     shown = kept.decode("utf-8", "backslashreplace")
     return spot.result(
-        Outcome.CONFLICT, f"it was changed twice in the last moment; one version is kept as {shown}"
+        Outcome.CONFLICT, f"it was changed twice at the last moment; one version is kept as {shown}"
     )
 
 

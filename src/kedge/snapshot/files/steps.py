@@ -54,7 +54,7 @@ _WORDS = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "it is too large for the file system",
     errno.EEXIST: IN_THE_WAY,
-    errno.ENOENT: "its folder or a temporary file was removed in the last moment",
+    errno.ENOENT: "its folder or a temporary file was removed at the last moment",
     errno.EIO: "the disk failed",
     errno.EBUSY: "it is in use",
     errno.EISDIR: "there is a folder",

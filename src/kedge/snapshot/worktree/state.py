@@ -276,7 +276,8 @@ class WorktreeState:
         self.spaces.follow_indexes()
 
     def _ignored_in(self, space: Space) -> list[Place]:
-        """Names that are ignored, or would be if they were not tracked or covered already."""
+        """Names to examine again: ignored ones that are tracked by now, and covered ones that may
+        be ignored by now."""
         places = [
             (folder, name)
             for folder in self.top.everything()

@@ -1,6 +1,6 @@
 """The covered files of the in-memory tree: reads, keeps and drops single names.
 
-Content is only ever read through descriptors that were opened without following a symlink.
+Content is read only through descriptors that were opened without following a symlink.
 """
 
 import os
@@ -31,16 +31,16 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
-    """How much of a worktree is looked at."""
+    """Limits for the files of a worktree."""
 
     file_size: int
     files: int
     window_ns: int
-    """How long a file must have rested for its stat data to be trusted."""
+    """How long a file must have been unchanged for its stat data to be trusted."""
 
 
 class Keeper:
-    """Reads files into the object store and remembers at which stat data."""
+    """Reads files into the object store and records their stat data."""
 
     def __init__(self, put: Callable[[bytes], bytes], limits: FileLimits) -> None:
         self._put = put
@@ -55,16 +55,16 @@ class Keeper:
         """Of files that went from their paths, by inode, when they had changed last: one of them
         that turns up elsewhere was moved there."""
         self.again: set[Place] = set()
-        """What has to be looked at next time, whether or not a change is noticed."""
+        """Names to examine again next time, even if no change is noticed."""
         self.linked: set[Place] = set()
-        """Files with several names: a write through one is not noticed at the others."""
+        """Files with several names: a write through one name is not noticed at the others."""
         self.new_links: set[int] = set()
-        """Inodes that have got several names; the others may be known under a single one."""
+        """Inodes that have got several names; the other names may be recorded as single."""
         self.unstable: set[Place] = set()
         self.pool: dict[Stamp, bytes] = {}
         """Blobs of files whose folder was dropped: it may have been moved."""
         self.changes: list[Place] | None = None
-        """Where something other than expected was found, while somebody wants to know."""
+        """Collects unexpected states while a verification runs; else None."""
 
     def read(self, folder: FolderEntry, fd: int, name: bytes) -> None:
         """Read a name that is to be covered."""
@@ -85,11 +85,11 @@ class Keeper:
                 self._stamp(folder, fd, name)
 
     def _stamp(self, folder: FolderEntry, fd: int, name: bytes) -> None:
-        """Note the stat data of a file that is too large, so that a change of it can be told."""
+        """Record the stat data of a file that is too large, to notice when it changes."""
         try:
             status = os.lstat(name, dir_fd=fd)
         except FileNotFoundError:
-            return  # the next look finds it gone
+            return  # the next refresh finds it gone
         stamp = b"%d %d %d" % (status.st_size, status.st_ctime_ns, status.st_ino)
         if folder.large.get(name) != stamp:
             folder.large[name] = stamp
@@ -106,12 +106,12 @@ class Keeper:
         self.uncover(folder, name, reason)
 
     def keep_all(self, folder: FolderEntry, files: dict[bytes, File]) -> None:
-        """The names hold these files."""
+        """Record that the names hold these files."""
         if folder.files or folder.uncovered:
             for name, file in files.items():
                 self.keep(folder, name, file)
         elif files:
-            # Most of all files are met in a folder that is new.
+            # Most files are found in a folder that is new.
             folder.files = files
             self._count(len(files))
             folder.touch()
@@ -124,7 +124,7 @@ class Keeper:
             raise TooManyFiles(self.limits.files)
 
     def keep(self, folder: FolderEntry, name: bytes, file: File) -> None:
-        """The name holds this file."""
+        """Record that the name holds this file."""
         before = folder.files.get(name)
         if before is None:
             self._count(1)
@@ -137,15 +137,15 @@ class Keeper:
             self.note_change(folder, name)
 
     def uncover(self, folder: FolderEntry, name: bytes, reason: Reason) -> None:
-        """The name is there and not looked at."""
+        """Record that the name exists but is not covered."""
         self.drop_file(folder, name)
         if folder.uncovered.get(name) is not reason:
             folder.uncovered[name] = reason
             self.note_change(folder, name)
 
     def drop(self, folder: FolderEntry, name: bytes) -> None:
-        """There is neither a file nor anything uncovered at the name."""
-        # A folder further up may only have been away for a moment, which leaves no trace here.
+        """Record that the name holds neither a file nor anything uncovered."""
+        # A parent may only have been away for a moment, which leaves no trace here.
         folder.signature = None
         self.drop_file(folder, name)
         if folder.uncovered.pop(name, None) is not None:
@@ -172,7 +172,7 @@ class Keeper:
             self.changes.append((folder, name))
 
     def note_links(self, folder: FolderEntry, name: bytes, links: int, inode: int) -> None:
-        """Remember whether a file has other names, in the worktree or elsewhere."""
+        """Record whether a file has other names, in the worktree or elsewhere."""
         if links == 1:
             self.linked.discard((folder, name))
         elif (folder, name) not in self.linked:
@@ -185,7 +185,7 @@ class Keeper:
 
 
 class TooManyFiles(SnapshotRefused):
-    """The worktree holds more files than kedge takes snapshots of."""
+    """The worktree has more files than the limit for snapshots."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -199,7 +199,7 @@ def _is_same(one: File | None, other: File) -> bool:
 
 
 def git_mode(mode: int) -> int:
-    """How a git tree writes the mode of a covered file."""
+    """The mode of a covered file in a git tree."""
     if stat.S_ISLNK(mode):
         return 0o120000
     return 0o100755 if mode & stat.S_IXUSR else 0o100644

@@ -24,10 +24,10 @@ from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
 from kedge.engine.recovery import Recovery
+from kedge.engine.retention import expire, held, release
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
-from kedge.engine.snapshots import expire, held, release
 from kedge.engine.upkeep import Upkeep
 from kedge.engine.worktrees import (
     Worktree,

@@ -30,7 +30,7 @@ from kedge.domain.sessions import (
 )
 from kedge.domain.titles import fork_title, slug
 from kedge.domain.worktrees import TreeEntry
-from kedge.engine.snapshots import inherit, release
+from kedge.engine.retention import inherit, release
 from kedge.engine.validation import (
     check_limit,
     check_offset,

@@ -83,7 +83,7 @@ class Agent:
         self._book = SurroundingsBook(engine, self._environ)
         self._running = RunningTurns(engine)
         self._following = Following(engine, self._running, self._loop)
-        self._checkouts = Checkouts()
+        self._checkouts = Checkouts(engine.files)
         self._histories = Histories(engine.store, self.settings.history_bytes)
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._noticed: dict[str, Sequence[str]] = {}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from kedge.agent.output_limit import first_lines
 from kedge.agent.system_prompt import CUT, INSTRUCTION_FILES, may_be_told, read_instructions
-from kedge.agent.tools.paths import printable
 from kedge.config.values import ToolOutputConfig
+from kedge.domain.text import printable
 from kedge.store.port import Store
 from kedge.store.queries.parts import loaded_files
 

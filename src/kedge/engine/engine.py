@@ -44,6 +44,7 @@ from kedge.store.queries.timeline import open_calls
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Diffs
+    from kedge.engine.files.files import Files
     from kedge.engine.revert.service import Reverts
     from kedge.engine.snapshots import Protecting
     from kedge.engine.timeline.recovery import Ends
@@ -108,6 +109,7 @@ class Engine:
             expire=partial(expire, data),
         )
         self._diffs: Diffs | None = None
+        self._files: Files | None = None
         self._protecting: Protecting | None = None
         self._reverts: Reverts | None = None
         self._timeline: Timeline | None = None
@@ -288,6 +290,16 @@ class Engine:
 
             self._diffs = Diffs(self.store, self.data)
         return self._diffs
+
+    @property
+    def files(self) -> "Files":
+        """The files of a directory as they are now."""
+        if self._files is None:
+            # Only programs that look at them wait for what it imports.
+            from kedge.engine.files.files import Files
+
+            self._files = Files(lambda: self.place.directory)
+        return self._files
 
     async def statuses(self) -> dict[str, SessionStatus]:
         """Every session that is not idle, in whatever process it runs."""

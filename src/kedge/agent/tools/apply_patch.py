@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.file_changes import Changed, Found, Replacement, change, new_file
 from kedge.agent.tools.patch import FilePatch, new_text, parse, patched
-from kedge.agent.tools.paths import FilePlace, own_place_of, place_of, printable
+from kedge.agent.tools.paths import FilePlace, own_place_of, place_of
 from kedge.agent.tools.text_file import FileText, is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
 from kedge.snapshot.values import Present
 
 

@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary
 
 from kedge._async import to_the_end
 from kedge._failpoints import reach
-from kedge.agent.tools.paths import FilePlace, is_same_place, printable
+from kedge.agent.tools.paths import FilePlace, is_same_place
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.errors import FileBusy, FileChanged
+from kedge.domain.text import printable
 from kedge.snapshot.diffs.lines import are_comparable, compare_lines, count
 from kedge.snapshot.diffs.patches import quoted
 from kedge.snapshot.files.reader import ReadFailure, read_file

@@ -16,10 +16,11 @@ from kedge.agent.folder_instructions import Told, told_of
 from kedge.agent.output_limit import DEFAULT
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.images import data_url, mime_of, most_bytes
-from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.text_file import is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.config.values import ToolOutputConfig
+from kedge.domain.text import printable
 from kedge.snapshot.files.root import Root
 
 LONGEST_LINE = 2000

@@ -18,9 +18,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from kedge._async import to_the_end
-from kedge.agent.tools.paths import FilePlace, is_same_place, printable
-from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.child_processes import MIB, ChildLimits
+from kedge.domain.errors import SearchFailed, SearchStopped
+from kedge.domain.text import printable
 
 _CHUNK = 1 << 16
 _LONGEST = 1 << 20
@@ -36,16 +36,12 @@ _MOST_LOOKED_AT = 50_000
 """Names in which the file is looked for that a search could not cope with."""
 
 
-class SearchStopped(ToolFailure):
-    """A search took more time or memory than there is for one."""
-
-
 def find_ripgrep() -> str:
     """The program that the package `ripgrep` brings."""
     folders = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
     found = shutil.which("rg", path=os.pathsep.join(folders)) or shutil.which("rg")
     if found is None:
-        raise ToolFailure(
+        raise SearchFailed(
             "The program rg was not found, so nothing can be searched. Install it with: "
             "pip install ripgrep"
         )
@@ -94,7 +90,7 @@ class Search:
             raise SearchStopped(_killed(-status, errors))
         # 1 is nothing found; 2 without a word is that some file could not be read.
         if status > 1 and errors:
-            raise ToolFailure(f"The search failed: {errors}")
+            raise SearchFailed(f"The search failed: {errors}")
 
 
 def _killed(number: int, errors: str) -> str:
@@ -175,7 +171,7 @@ async def _start(folder: Path, arguments: Sequence[str]) -> asyncio.subprocess.P
             process_group=0,
         )
     except (OSError, ValueError) as error:
-        raise ToolFailure(f"The search could not begin: {error}") from error
+        raise SearchFailed(f"The search could not begin: {error}") from error
     _LIMITS.apply(process.pid)
     return process
 
@@ -246,18 +242,3 @@ def modified(folder: Path, name: bytes) -> float:
         return os.lstat(os.path.join(os.fsencode(folder), name)).st_mtime
     except OSError:
         return 0.0
-
-
-def check_same(place: FilePlace) -> None:
-    """Raise if the path leads elsewhere than it did when somebody was asked."""
-    if not is_same_place(place):
-        raise ToolFailure(
-            f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
-        )
-
-
-def check_folder(place: FilePlace) -> None:
-    """Raise unless there is the folder to search that was asked for."""
-    check_same(place)
-    if not place.real.is_dir():
-        raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")

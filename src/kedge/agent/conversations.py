@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from kedge.agent.model_input import Conversation, ModelTurn
+from kedge.domain.conversation import Growth, PlacedMessage
 from kedge.domain.messages import MessageWithParts
-from kedge.store.port import Store
-from kedge.store.queries.growth import Growth, PlacedMessage, conversation_growth
+from kedge.engine.conversation import Conversations
 
 _PAGE = 200
 _FEW = 20
@@ -19,8 +19,8 @@ _FEW = 20
 class Histories:
     """What is kept of sessions that nobody runs, the most recently used ones up to a limit."""
 
-    def __init__(self, store: Store, limit: int) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, limit: int) -> None:
+        self._conversations = conversations
         self._limit = limit
         self._kept: OrderedDict[str, History] = OrderedDict()
 
@@ -33,7 +33,7 @@ class Histories:
     def of(self, session_id: str) -> Iterator["History"]:
         """The history of a session, for one run."""
         # Taken out: no other run changes it meanwhile.
-        history = self._kept.pop(session_id, None) or History(self._store, session_id)
+        history = self._kept.pop(session_id, None) or History(self._conversations, session_id)
         try:
             yield history
         finally:
@@ -53,8 +53,8 @@ class History:
     """The conversation of a session: what has been read stays, as long as the log of events says
     that it is still so. It does not matter which process wrote since."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._conversations = conversations
         self._session_id = session_id
         self._conversation = Conversation()
         self._rest: list[PlacedMessage] = []
@@ -105,15 +105,9 @@ class History:
                 return answered
 
     async def _page(self, after: int, answered: frozenset[str] | None) -> Growth:
-        script = partial(
-            conversation_growth,
-            self._session_id,
-            after=after,
-            since=self._head,
-            limit=_PAGE,
-            answered=answered,
+        return await self._conversations.growth(
+            self._session_id, after=after, since=self._head, limit=_PAGE, answered=answered
         )
-        return await self._store.scan(script)
 
     async def _take(
         self, messages: Sequence[PlacedMessage], answered: Collection[str], prompts: Collection[str]

@@ -5,11 +5,11 @@ after the next start, once, or says in an answer of its own why it is not.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.conversation import PromptState
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, MessagePath, MessageTime, UserMessage
 from kedge.domain.sessions import NO_TOKENS, SessionInfo
@@ -18,33 +18,6 @@ from kedge.store.queries.messages import change_message, put_message_of
 from kedge.store.queries.sessions import lock_session
 from kedge.store.rows import join_message
 from kedge.store.transaction import Script, row, rows, run
-
-
-class PromptState(IntEnum):
-    """What becomes of a prompt: above 0 until it is answered, and 0 or less from then on."""
-
-    JOINED = -3
-    """It is answered with a newer prompt that was taken up along with it; what is stored is less
-    than this by the place of that one."""
-    NOTE = -2
-    """Nobody is to answer it: it is read with the next prompt."""
-    FAILED = -1
-    """Its run failed before it began to answer, and nothing but an event tells of it. In a fork:
-    it had no answer when the fork was made."""
-    SETTLED = 0
-    """A run began to answer it, or it says in an answer of its own why none did."""
-    WAITING = 1
-    """The run that there is will take it up."""
-    TAKEN = 2
-    """A run has it, and has said nothing yet. If the run dies, the prompt is left."""
-    LEFT = 3
-    """Its run died before it began to answer. It may be run once more."""
-    TAKEN_LAST = 4
-    """As `TAKEN`, for the last time: if the run dies, the prompt is spent."""
-    SPENT = 5
-    """It is not to be run; that has yet to be told."""
-    WAITING_LAST = 6
-    """As `WAITING`, for a program that answers by itself: if its run dies, the prompt is spent."""
 
 
 def state_of(awaiting: int) -> tuple[PromptState, int | None]:

@@ -55,6 +55,7 @@ from kedge.domain.errors import (
     TailNotFound,
     TooLarge,
     TurnAborted,
+    WriteFailed,
 )
 
 __all__ = [
@@ -112,4 +113,5 @@ __all__ = [
     "TailNotFound",
     "TooLarge",
     "TurnAborted",
+    "WriteFailed",
 ]

@@ -321,6 +321,10 @@ class SearchStopped(OperatorError):
     """A search took more time or memory than there is for one."""
 
 
+class WriteFailed(OperatorError):
+    """A file could not be written; those that belong to it were taken back."""
+
+
 class CannotListen(OperatorError):
     """The server cannot listen at this address; choose another."""
 

@@ -9,7 +9,9 @@ import mimetypes
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -85,6 +87,13 @@ def read_content(directory: str, path: str) -> FileContent:
     if stat.S_ISLNK(found.mode):
         raise PathRefused(f"{path} has become a symlink")
     return content_of(os.fsdecode(name), found.data)
+
+
+@contextmanager
+def open_folder(root: Path, below: bytes) -> Iterator[int]:
+    """A folder below a root, opened component by component: no symlink is followed below it."""
+    with Root(os.fsencode(root)) as opened, opened.folder(below) as fd:
+        yield fd
 
 
 def content_of(name: str, data: bytes) -> FileContent:

@@ -53,8 +53,6 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.queries.messages import last_answer
-from kedge.store.queries.prompts import withdraw_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +82,8 @@ class Agent:
         self._book = SurroundingsBook(engine, self._environ)
         self._running = RunningTurns(engine)
         self._following = Following(engine, self._running, self._loop)
-        self._checkouts = Checkouts()
-        self._histories = Histories(engine.store, self.settings.history_bytes)
+        self._checkouts = Checkouts(engine.files)
+        self._histories = Histories(engine.conversations, self.settings.history_bytes)
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._noticed: dict[str, Sequence[str]] = {}
         """The notices about each directory's configuration that were announced."""
@@ -216,16 +214,12 @@ class Agent:
         await asyncio.wait({answered})
         if not answered.cancelled():
             answered.result()
-        found = await self.engine.store.scan(partial(last_answer, session.id, id))
+        answer = await self.engine.conversations.last_answer(session.id, id)
         await session.refresh()
-        answer = None if found is None else found.answer()
         if answer is None or (answered.cancelled() and answer.info.parentID != id):
             if answered.cancelled():
-                # The caller is told that the prompt was not answered, so no later run may answer
-                # it.
-                now = self.engine.clock.now()
-                withdraw = partial(withdraw_prompt, session.id, id, self.engine.ids, now=now)
-                await to_the_end(self.engine.store.write(withdraw))
+                # Whoever waits is told that it was not answered, so it must not be.
+                await to_the_end(self.engine.conversations.withdraw(session.id, id))
             raise TurnAborted(session.id)
         return answer
 
@@ -301,7 +295,7 @@ class Agent:
             settings=self.settings,
             environ=self._environ,
             checkouts=self._checkouts,
-            folders=FolderInstructions(self.engine.store, turn.session.id),
+            folders=FolderInstructions(self.engine.conversations, turn.session.id),
             histories=self._histories,
             on_first_step=partial(self._name, turn.session, around),
             tell=partial(self._tell, turn.session),
@@ -313,7 +307,7 @@ class Agent:
         """Give the session a title beside its first answer."""
         if wants_title(session.info):
             model = around.catalog.open(around.catalog.small(info.providerID) or info)
-            _ = self._running.spawn(give_title(session, prompt, model))
+            _ = self._running.spawn(give_title(self.engine.conversations, session, prompt, model))
 
     def _tell_notices(self, session: Session, notices: Sequence[str]) -> None:
         """Announce which parts of the configuration have no effect: once, not at each prompt."""

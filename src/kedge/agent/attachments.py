@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -19,7 +18,6 @@ from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.timeline.declared import identified, known_blobs
 from kedge.engine.worktree_paths import named_paths
-from kedge.store.queries.changes import set_seen
 
 _FOLDER = "application/x-directory"
 _MOST_TEXT = 256 * 1024
@@ -65,7 +63,7 @@ async def attach(
 async def remember_seen(engine: Engine, session_id: str, attached: Attached) -> None:
     """Record that the session knows the contents of its attachments."""
     if attached.seen:
-        await engine.store.write(partial(set_seen, session_id, attached.seen))
+        await engine.conversations.set_seen(session_id, attached.seen)
 
 
 class _Attaching(Call):

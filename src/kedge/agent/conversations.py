@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from kedge.agent.model_input import Conversation, ModelTurn
+from kedge.domain.conversation import Growth, PlacedMessage
 from kedge.domain.messages import MessageWithParts
-from kedge.store.port import Store
-from kedge.store.queries.growth import Growth, PlacedMessage, conversation_growth
+from kedge.engine.conversation import Conversations
 
 _PAGE = 200
 _FEW = 20
@@ -19,8 +19,8 @@ _FEW = 20
 class Histories:
     """A cache of the histories of idle sessions, the most recently used ones up to a limit."""
 
-    def __init__(self, store: Store, limit: int) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, limit: int) -> None:
+        self._conversations = conversations
         self._limit = limit
         self._kept: OrderedDict[str, History] = OrderedDict()
 
@@ -32,8 +32,8 @@ class Histories:
     @contextmanager
     def of(self, session_id: str) -> Iterator["History"]:
         """The history of a session, for one run."""
-        # Removed from the cache, so that no other run changes it meanwhile.
-        history = self._kept.pop(session_id, None) or History(self._store, session_id)
+        # Taken out: no other run changes it meanwhile.
+        history = self._kept.pop(session_id, None) or History(self._conversations, session_id)
         try:
             yield history
         finally:
@@ -53,8 +53,8 @@ class History:
     """The conversation of a session. Messages that were read are kept while the event log shows no
     change to them, by any process."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._conversations = conversations
         self._session_id = session_id
         self._conversation = Conversation()
         self._rest: list[PlacedMessage] = []
@@ -105,15 +105,9 @@ class History:
                 return answered
 
     async def _page(self, after: int, answered: frozenset[str] | None) -> Growth:
-        script = partial(
-            conversation_growth,
-            self._session_id,
-            after=after,
-            since=self._head,
-            limit=_PAGE,
-            answered=answered,
+        return await self._conversations.growth(
+            self._session_id, after=after, since=self._head, limit=_PAGE, answered=answered
         )
-        return await self._store.scan(script)
 
     async def _take(
         self, messages: Sequence[PlacedMessage], answered: Collection[str], prompts: Collection[str]

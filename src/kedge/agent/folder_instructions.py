@@ -9,16 +9,14 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.agent.output_limit import first_lines
 from kedge.agent.system_prompt import CUT, INSTRUCTION_FILES, may_be_told, read_instructions
-from kedge.agent.tools.paths import printable
 from kedge.config.values import ToolOutputConfig
-from kedge.store.port import Store
-from kedge.store.queries.parts import loaded_files
+from kedge.domain.text import printable
+from kedge.engine.conversation import Conversations
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call
@@ -48,8 +46,8 @@ class Told:
 class FolderInstructions:
     """The instructions that one run of a session sends."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._conversations = conversations
         self._session_id = session_id
         self._looking = asyncio.Lock()
         self._told: set[str] | None = None
@@ -86,7 +84,7 @@ class FolderInstructions:
         # One call does the look-up for all that read at the same time.
         async with self._looking:
             if self._told is None:
-                self._told = await self._store.scan(partial(loaded_files, self._session_id))
+                self._told = await self._conversations.loaded_files(self._session_id)
             return self._told
 
 

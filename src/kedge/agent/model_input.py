@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from kedge.agent.output_limit import limit_noted, shortened
 from kedge.agent.tools.images import data_of, mime_of
+from kedge.domain.conversation import PlacedMessage, PromptState
 from kedge.domain.messages import AssistantMessage, UserMessage
 from kedge.domain.parts import (
     FilePart,
@@ -30,8 +31,6 @@ from kedge.model.port import (
     ToolUse,
     UserTurn,
 )
-from kedge.store.queries.growth import PlacedMessage
-from kedge.store.queries.unanswered import PromptState
 
 _SPELLED_OUT = ("text/", "application/x-directory")
 """Attachments whose content is in text parts beside them."""

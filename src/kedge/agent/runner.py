@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
 from kedge.agent.attachments import NOTHING, Attached, remember_seen
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import AgentClosed, InvalidInput, KedgeError, SessionBusy, TurnAborted
 from kedge.domain.events import SessionDeleted, SessionStatusChanged
 from kedge.domain.messages import MessageModel, OutputFormat
@@ -17,8 +18,6 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.queries.prompts import ask_again, waiting_prompts
-from kedge.store.queries.unanswered import PromptState
 
 _log = logging.getLogger(__name__)
 
@@ -167,17 +166,8 @@ class Following:
                     await asyncio.sleep(_LOOK)
 
     async def answered_once(self, session: Session, id: str) -> asyncio.Task[None]:
-        """Wait for the answer to a prompt that is stored already; answer it if no run ever did."""
-        await self._engine.runs.end_dead_run(session.id)
-        again = partial(
-            ask_again,
-            session.id,
-            id,
-            self._engine.ids,
-            is_alive=self._engine.runs.alive_in(session.id),
-            now=self._engine.clock.now(),
-        )
-        await self._engine.store.write(again)
+        """Follow a prompt that is stored already; it is taken up if nobody ever did."""
+        await self._engine.conversations.ask_again(session.id, id)
         return self._running.spawn(self._follow(session, id))
 
     async def _follow(self, session: Session, id: str) -> None:
@@ -188,8 +178,7 @@ class Following:
             if not isinstance(await session.status(), Idle):
                 await self._idle(session, cursor)
                 continue
-            waiting = await self._engine.store.read(partial(waiting_prompts, session.id))
-            if id not in [each.id for each in waiting]:
+            if not await self._engine.conversations.is_waiting(session.id, id):
                 return
             try:
                 running = await self._running.start(session, None, self._answer, takes_up=True)

@@ -13,18 +13,16 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from kedge.agent.families import Family
-from kedge.agent.tools.paths import printable
 from kedge.config.instructions import instruction_files
 from kedge.config.values import Config
 from kedge.config.variables import keeps_secrets
 from kedge.domain.errors import KedgeError
 from kedge.domain.safe_read import read_up_to, regular_file
-from kedge.engine.files.git_status import standing
-from kedge.snapshot.repository.git_cli import aside
+from kedge.domain.text import printable
+from kedge.engine.files.files import Files
 
 _log = logging.getLogger(__name__)
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
@@ -81,24 +79,25 @@ class Checkouts:
     read from the provider's cache.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self._told: OrderedDict[str, str] = OrderedDict()
 
     async def of(self, session_id: str, directory: str, *, is_git: bool) -> str:
         """The text about the repository of a session."""
         if session_id not in self._told:
-            self._told[session_id] = await _checkout(directory) if is_git else "Repository: no"
+            told = await _checkout(self._files, directory) if is_git else "Repository: no"
+            self._told[session_id] = told
             if len(self._told) > _MOST_SESSIONS:
                 self._told.popitem(last=False)
         self._told.move_to_end(session_id)
         return self._told[session_id]
 
 
-async def _checkout(directory: str) -> str:
-    ask = partial(standing, directory, most=_MOST_CHANGES, patience=_GIT_PATIENCE)
+async def _checkout(files: Files, directory: str) -> str:
     try:
         async with asyncio.timeout(_GIT_PATIENCE):
-            found = await aside(ask)
+            found = await files.summary(directory, most=_MOST_CHANGES, patience=_GIT_PATIENCE)
     except (TimeoutError, OSError, KedgeError) as error:
         # A broken or slow repository must not delay the prompt: the model can ask git itself.
         _log.warning(

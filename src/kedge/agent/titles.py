@@ -2,15 +2,13 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
-
-import msgspec
+from collections.abc import Iterable
 
 from kedge.domain.messages import MessageWithParts
 from kedge.domain.parts import TextPart
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.titles import is_default_title
+from kedge.engine.conversation import Conversations
 from kedge.engine.session import Session
 from kedge.model.port import (
     Model,
@@ -21,7 +19,6 @@ from kedge.model.port import (
     TextWasThought,
     UserTurn,
 )
-from kedge.store.queries.sessions import change_session
 
 _log = logging.getLogger(__name__)
 _MAX_PROMPT = 8_000
@@ -40,8 +37,10 @@ def wants_title(info: SessionInfo) -> bool:
     return info.parentID is None and is_default_title(info.title)
 
 
-async def give_title(session: Session, prompt: MessageWithParts, model: Model) -> None:
-    """Ask for a title and store it, unless the session was renamed meanwhile."""
+async def give_title(
+    conversations: Conversations, session: Session, prompt: MessageWithParts, model: Model
+) -> None:
+    """Ask for a title and store it, unless the session was named meanwhile."""
     words = "\n".join(_words(prompt))[:_MAX_PROMPT]
     if not words.strip():
         return
@@ -59,7 +58,7 @@ async def give_title(session: Session, prompt: MessageWithParts, model: Model) -
         _log.info("no title for session %s: %s", session.id, failure)
         return
     if title := clean_title("".join(pieces)):
-        await session._engine.store.write(partial(change_session, session.id, _naming(title)))
+        await conversations.give_title(session.id, title, wants_title)
 
 
 def clean_title(said: str) -> str:
@@ -73,10 +72,3 @@ def _words(prompt: MessageWithParts) -> Iterable[str]:
     for part in prompt.parts:
         if isinstance(part, TextPart) and not part.synthetic and not part.ignored:
             yield part.text
-
-
-def _naming(title: str) -> Callable[[SessionInfo], SessionInfo]:
-    def named(info: SessionInfo) -> SessionInfo:
-        return msgspec.structs.replace(info, title=title) if wants_title(info) else info
-
-    return named

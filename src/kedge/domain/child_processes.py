@@ -1,4 +1,5 @@
-"""Limits for the programs that kedge starts, and the secrets that they must not see.
+"""What the programs that kedge starts may have: limits, and none of kedge's secrets; and how the
+process of a command is known again.
 
 A repository decides how much data they read, and must not decide how much of the machine they use.
 The agent's commands have no such limits: Node, Java and Go reserve far more memory than they use.
@@ -48,3 +49,19 @@ SERVER_PASSWORDS = ("KEDGE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD")
 DATABASE_URL = "KEDGE_DATABASE_URL"
 """The URL may contain a password."""
 OWN_SECRETS = (*SERVER_PASSWORDS, DATABASE_URL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """The first process of a command."""
+
+    session_id: str
+    part_id: str
+    """The call that started it."""
+    machine: str
+    boot: str
+    """The boot, and the space of process ids, that the numbers belong to."""
+    pid: int
+    pgid: int
+    started: int
+    """When it started, as its system counts."""

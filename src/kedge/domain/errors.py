@@ -89,6 +89,14 @@ class PathRefused(InvalidInput):
     """kedge does not touch this path."""
 
 
+class InvalidPath(InvalidInput):
+    """No file has such a path, or what is there is of another kind."""
+
+
+class SearchFailed(InvalidInput):
+    """The search cannot be made as it was asked for."""
+
+
 class NotFound(CallerError):
     """There is no such thing."""
 
@@ -307,6 +315,14 @@ class ConfigInvalid(OperatorError):
     def _details(self) -> dict[str, Any]:
         found = {"path": mend_text(self.path)[:MESSAGE_LIMIT], "line": self.line, "key": self.key}
         return {name: value for name, value in found.items() if value}
+
+
+class SearchStopped(OperatorError):
+    """A search took more time or memory than there is for one."""
+
+
+class WriteFailed(OperatorError):
+    """A file could not be written; those that belong to it were taken back."""
 
 
 class CannotListen(OperatorError):

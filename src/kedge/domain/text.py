@@ -1,6 +1,8 @@
 """Makes text from outside safe to store and send."""
 
+import os
 import re
+from pathlib import Path
 
 _HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -16,6 +18,12 @@ def mend_text(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def printable(name: str | bytes | Path) -> str:
+    """A path as one line of text that can be sent; what would break the line is escaped."""
+    text = os.fsencode(name).decode(errors="replace")
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def utf8(text: str) -> bytes:

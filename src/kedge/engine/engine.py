@@ -17,6 +17,7 @@ from kedge.domain.ids import IdMaker
 from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.sessions import SessionStatus
 from kedge.engine.asks import Asks
+from kedge.engine.conversation import Conversations
 from kedge.engine.event_log import EventLog
 from kedge.engine.heartbeats import Heartbeat
 from kedge.engine.pages import Pages
@@ -44,6 +45,7 @@ from kedge.store.queries.timeline import open_calls
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Diffs
+    from kedge.engine.files.files import Files
     from kedge.engine.revert.service import Reverts
     from kedge.engine.snapshots import Protecting
     from kedge.engine.timeline.recovery import Ends
@@ -94,6 +96,7 @@ class Engine:
         self.sessions = Sessions(self)
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
+        self.conversations = Conversations(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
         self.heartbeat = Heartbeat(data, self.runs.engine_id)
@@ -108,6 +111,7 @@ class Engine:
             expire=partial(expire, data),
         )
         self._diffs: Diffs | None = None
+        self._files: Files | None = None
         self._protecting: Protecting | None = None
         self._reverts: Reverts | None = None
         self._timeline: Timeline | None = None
@@ -288,6 +292,16 @@ class Engine:
 
             self._diffs = Diffs(self.store, self.data)
         return self._diffs
+
+    @property
+    def files(self) -> "Files":
+        """The files of a directory as they are now."""
+        if self._files is None:
+            # Only programs that look at them wait for what it imports.
+            from kedge.engine.files.files import Files
+
+            self._files = Files(lambda: self.place.directory)
+        return self._files
 
     async def statuses(self) -> dict[str, SessionStatus]:
         """Every session that is not idle, in any process."""

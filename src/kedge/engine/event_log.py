@@ -16,11 +16,11 @@ from functools import partial
 from types import TracebackType
 from typing import Literal, TypeAlias
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.errors import EngineClosed, InvalidInput, StoreError
 from kedge.domain.events import EventProperties, ServerResync, UnknownEvent, frame, read_frame
 from kedge.domain.ids import IdMaker, check_id
 from kedge.engine.worktrees import real_path
-from kedge.store.cursors import EventCursor
 from kedge.store.port import Store, StoredEvent
 from kedge.store.queries.event_log import (
     directory_events_after,
@@ -86,7 +86,31 @@ class EventLog:
 
     async def head(self) -> str:
         """The cursor of the newest event."""
-        return self.cursor_at(await self._store.read(log_head))
+        return self.cursor_at(await self.last_seq())
+
+    async def last_seq(self) -> int:
+        """The number of the newest event."""
+        return await self._store.read(log_head)
+
+    async def between(self, after: int, until: int, directory: str | None) -> list[Event]:
+        """Some of the stored events with numbers from `after` on to `until`, of a directory or
+        all; none if there are no more."""
+        script = (
+            partial(events_after, after)
+            if directory is None
+            else partial(directory_events_after, directory, after, until)
+        )
+        return [self.event_of(each) for each in await self._store.scan(script) if each.seq <= until]
+
+    def why_useless(self, after: EventCursor, head: int) -> Literal["foreign", "future"] | None:
+        """Why a reader cannot go on after a cursor, if it cannot; `head` is the last number."""
+        if after.epoch != self._store.epoch:
+            return "foreign"
+        return "future" if after.seq > head else None
+
+    def check(self) -> None:
+        """Raise if the database is gone: no event would ever come."""
+        self._store.check()
 
     def subscribe(
         self,
@@ -341,10 +365,9 @@ class Subscription:
             self._live = self._log.attach(self, self._position)
 
     def _start_after(self, after: EventCursor, head: int) -> None:
-        if after.epoch != self._store.epoch:
-            self._resync("foreign", head)
-        elif after.seq > head:
-            self._resync("future", head)
+        reason = self._log.why_useless(after, head)
+        if reason is not None:
+            self._resync(reason, head)
         else:
             self._position = self._delivered = after.seq
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import NotFound, SnapshotError
 from kedge.domain.events import EventProperties, MessageUpdated, SessionDiff, frame, read_frame
 from kedge.domain.ids import check_id
@@ -25,7 +26,6 @@ from kedge.engine.pages import MessageTexts, PageKey, Pages
 from kedge.engine.session import Session
 from kedge.engine.session_query import Listing, read_page
 from kedge.engine.validation import check_limit
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.change_queries import changes_of_turn
 from kedge.store.queries.changes import StoredChange, family_changes
 from kedge.store.queries.event_log import session_head

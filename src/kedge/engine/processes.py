@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from kedge.domain.child_processes import Process
 from kedge.engine.os_process import Seen, boot, machine, marks, process, processes
 from kedge.store.port import Store
 from kedge.store.queries.fences import Fence
-from kedge.store.queries.processes import Process, drop_process, put_process
+from kedge.store.queries.processes import drop_process, put_process
 
 _log = logging.getLogger(__name__)
 _GRACE = 1.0

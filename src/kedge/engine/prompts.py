@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.messages import MessageModel, MessageTime, OutputFormat, UserMessage
@@ -15,7 +16,6 @@ from kedge.engine.session import is_large
 from kedge.engine.validation import check_list, check_text, check_value
 from kedge.store.queries.prompts import add_prompt, queue_prompt
 from kedge.store.queries.sessions import touched
-from kedge.store.queries.unanswered import PromptState
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput
 from kedge.domain.events import PartDelta
 from kedge.domain.ids import IdMaker, check_id
@@ -39,7 +40,6 @@ from kedge.engine.validation import (
     check_value,
     check_values,
 )
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.change_queries import changes_of, snapshot_at
 from kedge.store.queries.deletion import stop_and_delete
 from kedge.store.queries.forks import fork_session

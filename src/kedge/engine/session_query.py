@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput
 from kedge.engine.validation import check_flag, check_limit, check_path, check_text, check_time
 from kedge.engine.worktrees import real_path
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.search import search_sessions
 from kedge.store.queries.session_lists import (
     EVERYWHERE,

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.ids import check_id
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.sessions import NO_TOKENS, ModelRef, SearchHit, SessionInfo, SessionTime
@@ -14,7 +15,6 @@ from kedge.domain.titles import default_title, slug
 from kedge.engine.session import Session
 from kedge.engine.session_query import Listing, place_of, read_page
 from kedge.engine.validation import check_limit, check_text, check_values
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.search import query_words, search
 from kedge.store.queries.sessions import (
     create_session,

@@ -20,6 +20,7 @@ import msgspec
 from kedge._async import to_the_end
 from kedge._failpoints import reach
 from kedge.domain import wire_errors
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import (
     EngineClosed,
     InvalidInput,
@@ -49,7 +50,7 @@ from kedge.store.queries.turns import (
     resume_turn,
     summarise_turn,
 )
-from kedge.store.queries.unanswered import PromptState, settle_taken
+from kedge.store.queries.unanswered import settle_taken
 from kedge.store.transaction import Script, ScriptMaker
 
 if TYPE_CHECKING:

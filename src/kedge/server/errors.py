@@ -20,6 +20,7 @@ from kedge.domain.errors import (
     InvalidCursor,
     InvalidId,
     InvalidInput,
+    InvalidPath,
     KedgeError,
     LeaseLost,
     ModelNotFound,
@@ -30,6 +31,7 @@ from kedge.domain.errors import (
     PermissionNotFound,
     ProjectNotFound,
     QuestionNotFound,
+    SearchFailed,
     SessionBusy,
     SnapshotRefused,
     StoreError,
@@ -117,7 +119,7 @@ def _bad_request(error: InvalidInput) -> Response:
         kind = error.kind
     elif isinstance(error, InvalidId):
         kind = "Params"
-    elif isinstance(error, InvalidCursor):
+    elif isinstance(error, InvalidCursor | InvalidPath | SearchFailed):
         kind = "Query"
     return _named("BadRequest", {"message": str(error)[:MESSAGE_LIMIT], "kind": kind}, 400)
 

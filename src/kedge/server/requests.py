@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -21,7 +21,6 @@ from kedge.engine.engine import Engine, Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
 from kedge.server.errors import BadRequest, Kind
-from kedge.server.file_names import FileNames
 from kedge.server.request_body import check_values
 from kedge.server.settings import ServerSettings
 from kedge.server.sse.hub import Streams
@@ -35,8 +34,6 @@ class Backend:
     agent: Agent
     settings: ServerSettings
     streams: Streams
-    names: FileNames = field(default_factory=FileNames)
-    """The names of recently listed files."""
 
 
 Q = TypeVar("Q")

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from kedge._async import to_the_end
 from kedge.agent.shell.output import Pipe, ShellOutput
+from kedge.domain.child_processes import Process
 from kedge.domain.errors import KedgeError
 from kedge.engine.os_process import MARK
 from kedge.engine.processes import end_processes
 from kedge.engine.saved_output import output_path
-from kedge.store.queries.processes import Process
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Annotated, Any
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.file_changes import Changed, Found, Replacement, change, new_file
+from kedge.agent.tools.file_changes import Changed, Replacement, change, new_file
 from kedge.agent.tools.patch import FilePatch, new_text, parse, patched
-from kedge.agent.tools.paths import FilePlace, own_place_of, place_of, printable
+from kedge.agent.tools.paths import FilePlace, own_place_of, place_of
 from kedge.agent.tools.text_file import FileText, is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
-from kedge.snapshot.values import Present
+from kedge.domain.text import mend_text, printable
+from kedge.engine.files.edits import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,9 @@ def _updated(file: _File, before: Found, found: Mapping[FilePlace, Found]) -> li
         raise ToolFailure(
             f"{printable(file.target.path)} exists already, and nothing is moved over it."
         )
-    assert isinstance(before.state, Present)
     return [
         Replacement(file.place, before, None),
-        Replacement(file.target, target, after, before.state.mode),
+        Replacement(file.target, target, after, before.mode),
     ]
 
 

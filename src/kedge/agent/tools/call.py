@@ -16,10 +16,10 @@ from kedge.domain.questions import QuestionInfo
 if TYPE_CHECKING:
     from kedge.agent.folder_instructions import FolderInstructions
     from kedge.engine.engine import Engine
+    from kedge.engine.files.edits import FileWork
     from kedge.engine.parts import ToolCall
     from kedge.engine.session import Session
     from kedge.engine.steps import Step
-    from kedge.snapshot.files.steps import FileWork
 
 
 class Asker(Protocol):

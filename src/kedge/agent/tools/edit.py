@@ -8,11 +8,12 @@ from itertools import accumulate
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.file_changes import Found, Replacement, change, new_file
+from kedge.agent.tools.file_changes import Replacement, change, new_file
 from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.text_file import FileText, is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.domain.text import mend_text
+from kedge.engine.files.edits import Found
 
 MOST_PLACES = 1000
 """Places are counted up to this number."""

@@ -2,13 +2,9 @@
 none."""
 
 import asyncio
-import os
-import re
-import stat
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,54 +12,26 @@ from weakref import WeakKeyDictionary
 
 from kedge._async import to_the_end
 from kedge._failpoints import reach
-from kedge.agent.tools.paths import FilePlace, is_same_place, printable
+from kedge.agent.tools.paths import FilePlace, is_same_place
 from kedge.agent.tools.tool import ToolFailure
-from kedge.domain.errors import FileBusy, FileChanged
-from kedge.snapshot.diffs.lines import are_comparable, compare_lines, count
-from kedge.snapshot.diffs.patches import quoted
-from kedge.snapshot.files.reader import ReadFailure, read_file
-from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
-from kedge.snapshot.files.steps import FileStep, FileWork, MayWrite, RootedStep, always, taking_back
-from kedge.snapshot.files.writer import Writer, remove_if_empty
-from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Outcome, Present, Result
+from kedge.domain.errors import FileBusy, FileChanged, InvalidPath, WriteFailed
+from kedge.domain.text import printable
+from kedge.engine.files.edits import (
+    LONGEST_DIFF,
+    Edit,
+    FileWork,
+    Found,
+    TextDiff,
+    look,
+    mode_of_new_file,
+    put,
+    text_diff,
+    work_of,
+)
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call
     from kedge.engine.turns import Turn
-
-MOST_BYTES = 16 * 1024 * 1024
-"""Larger files are not changed by tools: undoing that would cost too much."""
-
-_FAILURES = {
-    ReadFailure.FOLDER: "is a folder, not a file",
-    ReadFailure.SPECIAL: "is a pipe, a socket or a device, which is no regular file",
-    ReadFailure.TOO_LARGE: f"is larger than {MOST_BYTES} bytes; change it with a command",
-    ReadFailure.UNREADABLE: "cannot be read: permission denied",
-    ReadFailure.UNSTABLE: "keeps changing; try again when nobody writes it",
-}
-_DONE = {Outcome.RESTORED, Outcome.RECREATED, Outcome.DELETED, Outcome.UNCHANGED}
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The file at a place."""
-
-    state: Present | Absent
-    data: bytes = b""
-
-    @property
-    def exists(self) -> bool:
-        return isinstance(self.state, Present)
-
-    @property
-    def is_link(self) -> bool:
-        return isinstance(self.state, Present) and self.state.is_link
-
-    @property
-    def content(self) -> bytes | None:
-        """The content, or None if there is no file."""
-        return self.data if self.exists else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,228 +44,10 @@ class Replacement:
     mode: int | None = None
     """Type and permission bits of a new file; an existing one keeps its own."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """The progress of writing."""
-
-    tag: str
-    may_write: MayWrite
-    done: list[RootedStep] = field(default_factory=list)
-    made: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Folders that were created for files: the root of the step, and the path from there."""
-    stays: list[RootedStep] = field(default_factory=list)
-    """The steps back that could not be done."""
-
-
-def look(place: FilePlace) -> Found:
-    """The file at a place, or that there is none; `ToolFailure` for anything else."""
-    folder, _, name = place.below.rpartition(b"/")
-    shown = printable(place.path)
-    if not name:
-        raise ToolFailure(f"{shown} {_FAILURES[ReadFailure.FOLDER]}.")
-    try:
-        with Root(os.fsencode(place.root)) as root, root.folder(folder) as fd:
-            content = read_file(fd, name, MOST_BYTES)
-    except FolderAbsent:
-        return Found(Absent())
-    except FolderBlocked as error:
-        raise ToolFailure(
-            f"{shown} cannot be: {printable(error.at)} on its way is not a folder."
-        ) from error
-    except OSError as error:
-        raise ToolFailure(f"{shown} cannot be opened: {error.strerror}.") from error
-    if content is ReadFailure.ABSENT:
-        return Found(Absent())
-    if isinstance(content, ReadFailure):
-        raise ToolFailure(f"{shown} {_FAILURES[content]}.")
-    if stat.S_ISLNK(content.mode) and not place.is_own:
-        raise ToolFailure(f"{shown} is a symlink that leads nowhere.")
-    return Found(Present(blob_id(content.data).hex(), content.mode), content.data)
-
-
-def mode_of_new_file() -> int:
-    """Type and permission bits that a new file gets from this process.
-
-    Only Linux shows the umask without changing it for all threads; elsewhere a file is created for
-    this.
-    """
-    if (umask := _umask()) is not None:
-        return stat.S_IFREG | 0o666 & ~umask
-    with tempfile.TemporaryDirectory(prefix="kedge-") as folder:
-        fd = os.open(os.path.join(folder, "new"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        try:
-            return os.fstat(fd).st_mode
-        finally:
-            os.close(fd)
-
-
-def _umask() -> int | None:
-    try:
-        with open("/proc/self/status", "rb") as lines:
-            return next((int(line.split()[1], 8) for line in lines if line[:6] == b"Umask:"), None)
-    except FileNotFoundError:
-        return None
-
-
-def work_of(replacements: Sequence[Replacement]) -> FileWork:
-    """The steps for replacements."""
-    contents: dict[str, bytes] = {}
-    steps = [
-        RootedStep(os.fsencode(each.place.root), _step(number, each, contents))
-        for number, each in enumerate(replacements)
-    ]
-    # Deletions last: until its new name exists, the old one of a moved file may be the only copy.
-    # None of them makes room for a file, as `look` refuses folders and paths through files.
-    steps.sort(key=lambda each: isinstance(each.step.want, Absent))
-    return FileWork(steps=tuple(steps), contents=contents)
-
-
-def put(work: FileWork, *, tag: str, may_write: MayWrite = always) -> None:
-    """Write all files; if one cannot be written, take back the others and say why.
-
-    If `may_write` raises, nothing more is written and nothing taken back, as after a crash.
-    """
-    progress = _Progress(tag, may_write)
-    with ExitStack() as undoing:
-        undoing.callback(_take_back, work, progress)
-        failure = _carry_out_all(work, progress)
-        if failure is None:
-            undoing.pop_all()
-    if failure is not None:
-        names = ", ".join(printable(each.real) for each in progress.stays)
-        changed = f"These could not be taken back: {names}." if names else "No file was changed."
-        raise ToolFailure(f"{failure} {changed} Look at it and try again.")
-    work.is_done = True
-
-
-def _carry_out_all(work: FileWork, progress: _Progress) -> str | None:
-    """Write until a file cannot be written; return the reason, if there is one."""
-    for each in work.steps:
-        result = _carry_out(each, work.contents, progress)
-        if result.outcome not in _DONE:
-            return f"{printable(each.real)} was not written: {result.reason}."
-        if result.outcome is not Outcome.UNCHANGED:
-            progress.done.append(each)
-    return None
-
-
-def _carry_out(rooted: RootedStep, contents: Mapping[str, bytes], progress: _Progress) -> Result:
-    tag, may_write = progress.tag, progress.may_write
-    with (
-        Root(rooted.root) as root,
-        Writer(root, contents.__getitem__, tag=tag, may_write=may_write) as writer,
-    ):
-        (result,) = writer.put([rooted.step])
-        progress.made.extend((rooted.root, folder) for folder in writer.created)
-        return result
-
-
-def _step(number: int, wanted: Replacement, contents: dict[str, bytes]) -> FileStep:
-    before = wanted.before.state
-    want: Present | Absent = Absent()
-    if isinstance(before, Present):
-        contents[before.blob] = wanted.before.data
-    if wanted.after is not None:
-        kept = before.mode if isinstance(before, Present) else None
-        mode = wanted.mode or kept or stat.S_IFREG | 0o600
-        want = Present(blob_id(wanted.after).hex(), mode)
-        contents[want.blob] = wanted.after
-    return FileStep(number=number, path=wanted.place.below, expect=before, want=want)
-
-
-def _take_back(work: FileWork, progress: _Progress) -> None:
-    """Undo what was done; a file that was saved meanwhile by another program stays.
-
-    If a deleted file cannot be restored, new ones stay as well: one may be its only copy.
-    """
-    paths = {each.real for each in progress.done}
-    for each in taking_back(work.steps):
-        if each.real not in paths:
-            continue
-        is_lost = any(isinstance(other.step.expect, Absent) for other in progress.stays)
-        is_kept = is_lost and isinstance(each.step.want, Absent)
-        if is_kept or _carry_out(each, work.contents, progress).outcome not in _DONE:
-            progress.stays.append(each)
-    for path, folder in reversed(progress.made):
-        progress.may_write()
-        with Root(path) as root:
-            remove_if_empty(root, folder)
-
-
-LONGEST_DIFF = 64 * 1024
-"""Longer texts are cut."""
-
-_RULE = "=" * 67
-_CONTEXT = 4
-_HUNK = re.compile(rb"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-
-
-@dataclass(frozen=True, slots=True)
-class TextDiff:
-    """The change of one file, in the form that OpenCode's clients draw."""
-
-    text: str
-    additions: int
-    deletions: int
-    omitted: int
-    """Lines that did not fit."""
-
-
-def text_diff(
-    path: Path, old: bytes | None, new: bytes | None, room: int = LONGEST_DIFF
-) -> TextDiff:
-    """The difference between two contents, None being no file; for binary ones only the name."""
-    name = quoted(os.fsencode(path)).decode(errors="replace")
-    head = f"Index: {name}\n{_RULE}\n--- {name}\n+++ {name}\n"
-    before, after = old or b"", new or b""
-    if not are_comparable(before, after):
-        return TextDiff(head, *count(before, after), omitted=0)
-    changed = compare_lines(before, after, _CONTEXT)
-    pieces: list[str] = [head]
-    left = room - len(head)
-    omitted = 0
-    for first, lines in _hunks(changed.text):
-        kept = _fitting(lines, left if not omitted else 0)
-        omitted += sum(not line.startswith(b"\\") for line in lines[len(kept) :])
-        if kept:
-            text = _hunk(first, kept)
-            pieces.append(text)
-            left -= len(text.encode())
-    return TextDiff("".join(pieces), changed.additions, changed.deletions, omitted)
-
-
-def _hunks(text: bytes) -> Iterator[tuple[re.Match[bytes], list[bytes]]]:
-    """Each hunk: its first line, and the others."""
-    first: re.Match[bytes] | None = None
-    lines: list[bytes] = []
-    for line in text.split(b"\n")[:-1]:
-        found = _HUNK.match(line)
-        if found is None:
-            lines.append(line)
-            continue
-        if first is not None:
-            yield first, lines
-        first, lines = found, []
-    if first is not None:
-        yield first, lines
-
-
-def _fitting(lines: list[bytes], room: int) -> list[bytes]:
-    """The first lines, as far as they fit; a replaced byte takes three."""
-    for number, line in enumerate(lines):
-        room -= len(line.decode(errors="replace").encode()) + 1
-        if room < 0:
-            return lines[:number]
-    return lines
-
-
-def _hunk(first: re.Match[bytes], lines: list[bytes]) -> str:
-    """A hunk with its counts always written, for the lines that are left."""
-    old = sum(line[:1] in (b" ", b"-") for line in lines)
-    new = sum(line[:1] in (b" ", b"+") for line in lines)
-    place = f"@@ -{int(first[1])},{old} +{int(first[2])},{new} @@\n"
-    return place + (b"\n".join(lines) + b"\n").decode(errors="replace")
+    @property
+    def edit(self) -> Edit:
+        """The same for the engine."""
+        return Edit(self.place.root, self.place.below, self.before, self.after, self.mode)
 
 
 Plan: TypeAlias = Callable[[Mapping[FilePlace, Found]], Sequence[Replacement]]
@@ -345,7 +95,7 @@ async def change(
         replacements = await asyncio.to_thread(plan, found)
         told = await asyncio.to_thread(_told, replacements)
         await call.ask("edit", _patterns(places), metadata=_metadata(told))
-        work = await asyncio.to_thread(work_of, replacements)
+        work = await asyncio.to_thread(work_of, [each.edit for each in replacements])
         may_write = call.still_at_work()
         await _declare(call, places, work, unseen)
         reach("steps-stored")
@@ -355,7 +105,10 @@ async def change(
                 "then try again."
             )
         writing = partial(put, work, tag=call.part_id, may_write=may_write)
-        await to_the_end(asyncio.to_thread(writing))
+        try:
+            await to_the_end(asyncio.to_thread(writing))
+        except WriteFailed as failure:
+            raise ToolFailure(str(failure)) from failure
         reach("steps-done")
     for changed in told:
         call.edited(changed.place.path)
@@ -389,7 +142,14 @@ async def _declare(call: "Call", places: Sequence[FilePlace], work: FileWork, un
 
 
 def _look(places: Sequence[FilePlace]) -> dict[FilePlace, Found]:
-    return {place: look(place) for place in places}
+    return {place: _found(place) for place in places}
+
+
+def _found(place: FilePlace) -> Found:
+    try:
+        return look(place.root, place.below, named=place.path, is_own=place.is_own)
+    except InvalidPath as error:
+        raise ToolFailure(str(error)) from error
 
 
 def _told(replacements: Sequence[Replacement]) -> list[Changed]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.paths import FilePlace, place_of, printable
-from kedge.agent.tools.ripgrep import check_folder, check_same, glob_argument, modified, search
+from kedge.agent.tools.paths import FilePlace, check_folder, check_same, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
+from kedge.engine.files.ripgrep import glob_argument, modified, search
 
 MOST_FILES = 100
 _MOST_NAMES = 100_000

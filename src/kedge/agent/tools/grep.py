@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.paths import FilePlace, place_of, printable
-from kedge.agent.tools.ripgrep import check_same, glob_argument, modified, search
+from kedge.agent.tools.paths import FilePlace, check_same, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
+from kedge.engine.files.ripgrep import glob_argument, modified, search
 
 MOST_LINES = 100
 LONGEST_LINE = 500

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.agent.tools.tool import ToolFailure
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call
@@ -67,11 +67,19 @@ def is_same_place(place: FilePlace) -> bool:
     return place.real == (_own(path) if place.is_own else Path(os.path.realpath(path)))
 
 
-def printable(name: str | bytes | Path) -> str:
-    """A path as one line of text that can be sent; characters that would break the line are
-    escaped."""
-    text = os.fsencode(name).decode(errors="replace")
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+def check_same(place: FilePlace) -> None:
+    """Raise if the path leads elsewhere than it did when somebody was asked."""
+    if not is_same_place(place):
+        raise ToolFailure(
+            f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
+        )
+
+
+def check_folder(place: FilePlace) -> None:
+    """Raise unless there is the folder to search that was asked for."""
+    check_same(place)
+    if not place.real.is_dir():
+        raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")
 
 
 def _meant(call: "Call", given: str) -> Path:

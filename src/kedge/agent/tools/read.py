@@ -16,11 +16,12 @@ from kedge.agent.folder_instructions import Told, told_of
 from kedge.agent.output_limit import DEFAULT
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.images import data_url, mime_of, most_bytes
-from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.text_file import is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.config.values import ToolOutputConfig
-from kedge.snapshot.files.root import Root
+from kedge.domain.text import printable
+from kedge.engine.files.browse import open_folder
 
 LONGEST_LINE = 2000
 
@@ -49,7 +50,7 @@ def opened(place: FilePlace) -> Iterator[BinaryIO]:
     folder, _, name = place.below.rpartition(b"/")
     shown = printable(place.path)
     try:
-        with Root(os.fsencode(place.root)) as root, root.folder(folder) as dir_fd:
+        with open_folder(place.root, folder) as dir_fd:
             fd = os.open(name or b".", _OPEN, dir_fd=dir_fd)
     except OSError as error:
         raise ToolFailure(f"{shown} cannot be opened: {error.strerror}.") from error
@@ -158,7 +159,7 @@ _SUGGESTED = 3
 def entries(place: FilePlace) -> list[str]:
     """The names in a folder, sorted; those of folders end with a slash."""
     try:
-        with Root(os.fsencode(place.root)) as root, root.folder(place.below) as fd:
+        with open_folder(place.root, place.below) as fd:
             return sorted(islice(_names(fd), _MOST_NAMES))
     except OSError as error:
         raise ToolFailure(f"{printable(place.path)} cannot be listed: {error.strerror}.") from error

@@ -76,8 +76,8 @@ class CheckoutChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """The changes of a checkout, as far as they could be determined."""
+class CheckoutChanges:
+    """What could be told of a checkout."""
 
     files: list[CheckoutChange] = field(default_factory=list)
     is_incomplete: bool = False
@@ -93,19 +93,19 @@ def branches(directory: str) -> Branches:
     return Branches(branch_of(read_head(repository).ref), found.name if found else None)
 
 
-def changes(directory: str) -> Changes:
-    """The changes since the last commit in a directory and below it, without patches."""
+def changes(directory: str) -> CheckoutChanges:
+    """What differs from the last commit in a directory and below it, without the patches."""
     with private_git(directory, _PATIENCE) as git:
-        return Changes() if git is None else _Comparison(git, git.head).changes()
+        return CheckoutChanges() if git is None else _Comparison(git, git.head).changes()
 
 
-def patches(directory: str, mode: Mode, context: int) -> Changes:
-    """The changes since the last commit, or since the branch began, with patches."""
+def patches(directory: str, mode: Mode, context: int) -> CheckoutChanges:
+    """What differs from the last commit, or from where the branch began, with patches."""
     with private_git(directory, _PATIENCE) as git:
         if git is None:
-            return Changes()
+            return CheckoutChanges()
         since = git.head if mode == "git" else _beginning(git)
-        return Changes() if since is None else _Comparison(git, since, context).changes()
+        return CheckoutChanges() if since is None else _Comparison(git, since, context).changes()
 
 
 def raw_patch(directory: str) -> tuple[bytes, bool]:
@@ -118,8 +118,8 @@ def raw_patch(directory: str) -> tuple[bytes, bool]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """The state of a checkout in a few lines."""
+class CheckoutSummary:
+    """Where a checkout stands, in a few lines."""
 
     branch: str | None
     """None if no branch is checked out."""
@@ -131,8 +131,8 @@ class Standing:
     """The number of the other changed files."""
 
 
-def standing(directory: str, *, most: int, patience: float) -> Standing | None:
-    """The state of a directory's worktree, with so many changes; None if there is no repository.
+def summary(directory: str, *, most: int, patience: float) -> CheckoutSummary | None:
+    """What git says of a directory's worktree, with so many changes; None where there is none.
 
     `patience` is how many seconds git may take.
     """
@@ -142,7 +142,7 @@ def standing(directory: str, *, most: int, patience: float) -> Standing | None:
         listed = _said(git.ask("status", "--porcelain", "-z", "--no-renames", *_SHORTLY))
         head = read_head(git.repository)
         found = [each.decode(errors="replace") for each in listed.split(b"\0") if each]
-        return Standing(
+        return CheckoutSummary(
             branch=branch_of(head.ref),
             commit=head.commit,
             changes=found[:most],
@@ -282,10 +282,10 @@ class _Comparison:
         self._entries = 0
         """How many entries of folders were read."""
 
-    def changes(self) -> Changes:
+    def changes(self) -> CheckoutChanges:
         pairs = self._counted()
         marked = any(pair.uncounted for pair in pairs)
-        return Changes([pair.change() for pair in pairs], marked or self._is_incomplete)
+        return CheckoutChanges([pair.change() for pair in pairs], marked or self._is_incomplete)
 
     def raw_patch(self) -> tuple[bytes, bool]:
         pairs = self._counted()

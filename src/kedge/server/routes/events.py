@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.errors import InvalidCursor
 from kedge.domain.events import EventFrame
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import TRUE, Response, Stream
 from kedge.server.routing import Routes
-from kedge.store.cursors import EventCursor
 
 routes = Routes()
 _SSE = "text/event-stream"

@@ -11,10 +11,10 @@ from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.sessions import FileDiff, SessionInfo, Tail
 from kedge.domain.values import Value
 from kedge.domain.worktrees import TreeEntry
+from kedge.engine.files.browse import LARGEST_FILE, FileContent, content_of
 from kedge.engine.json_views import shown
 from kedge.engine.session import Session
 from kedge.server.errors import BadRequest
-from kedge.server.paths import LARGEST_FILE, FileContent, content_of
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import Response, json
 from kedge.server.routes.session_lists import next_page

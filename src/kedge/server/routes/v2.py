@@ -12,8 +12,8 @@ from kedge.domain.permissions import PermissionAction
 from kedge.domain.providers import Limits, Modalities, ModelInfo, Price, ProviderInfo
 from kedge.domain.sessions import ModelRef
 from kedge.engine.engine import Place
+from kedge.engine.files.find import Kind
 from kedge.model.registry import KNOWN
-from kedge.server.finding import Kind, find_files
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
 from kedge.server.routes.agents import shown_agents
@@ -330,7 +330,8 @@ async def find_entries(request: Request[FindQuery, NoBody]) -> Response:
     kinds: tuple[Kind, ...] = ("file", "directory") if asked.type is None else (asked.type,)
     place = await request.known_place()
     limit = max(0, min(asked.limit, _MOST_FOUND))
-    found = await find_files(request.backend.names, place.directory, asked.query, limit, kinds)
+    files = request.backend.engine.files
+    found = await files.find_files(asked.query, limit=limit, kinds=kinds, directory=place.directory)
     return json(located(place, [_entry(path) for path in found]))
 
 

@@ -5,10 +5,10 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.events import EventProperties, ServerConnected, ServerHeartbeat, ServerResync
 from kedge.server.responses import Receive, Send
 from kedge.server.sse.buffer import Frame, greeting
-from kedge.store.cursors import EventCursor
 
 if TYPE_CHECKING:
     from kedge.server.sse.hub import Streams

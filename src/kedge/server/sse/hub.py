@@ -8,10 +8,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from time import monotonic
 from typing import Literal
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.errors import NotFound, PathRefused, StoreGone
 from kedge.domain.events import (
     EventProperties,
@@ -38,8 +38,6 @@ from kedge.server.settings import ServerSettings
 from kedge.server.sse.buffer import Frame, Recent
 from kedge.server.sse.client import StreamClient
 from kedge.server.sse.deltas import GrowingTexts
-from kedge.store.cursors import EventCursor
-from kedge.store.queries.event_log import directory_events_after, events_after, log_head
 
 _MOST_MESSAGES = 50
 _CUT_OFF = aborted(INTERRUPTED)
@@ -151,9 +149,9 @@ class Streams:
         return iter(self._listeners)
 
     def stream(self, directory: str | None, after: EventCursor | None) -> Stream:
-        """A response with the events of a directory, or of all; after a cursor, or from now on."""
-        # Otherwise the client would never receive anything.
-        self._engine.store.check()
+        """The events of a directory, or all, as an answer; after a cursor, or from now on."""
+        # Else it would never hear anything.
+        self._engine.events.check()
         self.branches.care_for(directory or str(self._engine.directory))
 
         async def answer(receive: Receive, send: Send) -> None:
@@ -176,7 +174,7 @@ class Streams:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_PATIENCE):
-                await self._reached(await self._engine.store.read(log_head))
+                await self._reached(await self._engine.events.last_seq())
                 self._tell_all()
                 end = self.recent.end
                 late = [each for each in self._listeners if each.at is not None and each.at < end]
@@ -208,29 +206,21 @@ class Streams:
         return self._engine.events.cursor_at(position)
 
     async def why_useless(self, after: EventCursor) -> Literal["foreign", "future"] | None:
-        """Why a stream cannot continue after this cursor; None if it can."""
-        if after.epoch != self._engine.store.epoch:
-            return "foreign"
-        head = await self._engine.store.read(log_head)
-        if after.seq > head:
-            return "future"
-        # The client may know the cursor from another server that has read further than this one.
-        await self._reached(after.seq)
-        return None
+        """Why a stream cannot go on after a cursor, if it cannot."""
+        events = self._engine.events
+        reason = events.why_useless(after, await events.last_seq())
+        if reason is None:
+            # It may have heard from another server what this one has yet to read.
+            await self._reached(after.seq)
+        return reason
 
     async def page(self, after: int, directory: str | None) -> tuple[bytes, int]:
         """A page of frames from the log and the position it reaches; never beyond the buffer."""
         until = self.recent.position
-        script = (
-            partial(events_after, after)
-            if directory is None
-            else partial(directory_events_after, directory, after, until)
-        )
-        found = [each for each in await self._engine.store.scan(script) if each.seq <= until]
         events: list[Event] = []
         size = 0
-        for each in found:
-            events.append(await self._told(self._engine.events.event_of(each)))
+        for each in await self._engine.events.between(after, until, directory):
+            events.append(await self._told(each))
             size += len(events[-1].payload)
             if size > _PAGE_CHARACTERS:
                 break
@@ -257,7 +247,7 @@ class Streams:
         while True:
             await asyncio.sleep(_LOOK)
             try:
-                self._engine.store.check()
+                self._engine.events.check()
             except StoreGone as error:
                 if self._listeners:
                     _log.error("streams are dropped: %s", error)

@@ -2,51 +2,14 @@
 changed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from kedge.domain.conversation import Growth, PlacedMessage
 from kedge.domain.events import MessageRemoved
-from kedge.domain.messages import MessageWithParts
 from kedge.store.queries.event_log import log_head
 from kedge.store.queries.messages import MessageText, with_parts
 from kedge.store.queries.sessions import get_session_text
-from kedge.store.queries.unanswered import PromptState, state_of
+from kedge.store.queries.unanswered import state_of
 from kedge.store.transaction import Row, Script, rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedMessage:
-    """A message as a value, with its position in the session and its state."""
-
-    message: MessageWithParts
-    pos: int
-    state: PromptState = PromptState.SETTLED
-    """The state of a prompt; answers have none."""
-    joined: int | None = None
-    """The position of the newer prompt that it was answered with."""
-    size: int = 0
-    """The length of its JSON text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """Messages that follow a position, and what happened to others since a position in the log."""
-
-    messages: list[PlacedMessage]
-    more: bool
-    """Whether more messages follow."""
-    head: int
-    """The end of the log when this was read."""
-    updated: frozenset[str]
-    """Messages that were written, apart from their parts."""
-    changed: frozenset[str]
-    """Messages that were removed, or of which a part was written or removed."""
-    answered: frozenset[str]
-    """Prompts that have an answer of their own behind the position."""
-
-    @property
-    def is_touched(self) -> bool:
-        """Whether anything was written since, including new messages."""
-        return bool(self.updated or self.changed)
 
 
 def conversation_growth(

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput, MessageNotFound
 from kedge.domain.events import MessageRemoved, MessageUpdated
 from kedge.domain.messages import Answer, AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.sessions import LockedSession, about, get_session_text, lock_live_session
 from kedge.store.queries.totals import add_totals, message_totals

@@ -1,26 +1,9 @@
 """Processes of a session's commands, so that a process that takes over the session can end them."""
 
-from dataclasses import dataclass
-
+from kedge.domain.child_processes import Process
 from kedge.store.queries.fences import Fence, pass_fence
 from kedge.store.queries.sessions import lock_session
 from kedge.store.transaction import Script, rows, run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """The first process of a command."""
-
-    session_id: str
-    part_id: str
-    """The call that started it."""
-    machine: str
-    boot: str
-    """The boot, and the space of process ids, that the numbers belong to."""
-    pid: int
-    pgid: int
-    started: int
-    """When it started, as its system counts."""
 
 
 def put_process(process: Process, fence: Fence | None = None) -> Script[None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import MessageExists
 from kedge.domain.events import SessionIdle
 from kedge.domain.ids import IdMaker
@@ -22,12 +23,7 @@ from kedge.store.queries.sessions import (
     lock_session,
     save_session,
 )
-from kedge.store.queries.unanswered import (
-    PromptState,
-    set_state,
-    tell_unanswered,
-    unanswered,
-)
+from kedge.store.queries.unanswered import set_state, tell_unanswered, unanswered
 from kedge.store.transaction import Script, row, rows, run
 
 Change = Callable[[SessionInfo], SessionInfo]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidCursor, InvalidInput, InvariantBroken
 from kedge.domain.events import (
     EventProperties,
@@ -24,7 +25,6 @@ from kedge.domain.events import (
 )
 from kedge.domain.parts import Part, TextPart, ToolCompleted, ToolError, ToolPart, part_ended
 from kedge.domain.sessions import SearchHit, SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.event_log import events_after, log_head
 from kedge.store.queries.session_lists import EVERYWHERE, LAST, SessionPage, buckets_of
 from kedge.store.transaction import Row, Script, row, rows, run

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.transaction import Row, Script, batch, rows, run
 
 EVERYWHERE = "all"

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.events import SessionErrored
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, Message, UserMessage
@@ -32,7 +33,6 @@ from kedge.store.queries.sessions import (
     save_session,
 )
 from kedge.store.queries.unanswered import (
-    PromptState,
     say_cut_off,
     set_state,
     settle_answered,

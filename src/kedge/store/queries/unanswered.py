@@ -5,11 +5,11 @@ answered after the next start, once, or gets an answer that says why it is not.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.conversation import PromptState
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, MessagePath, MessageTime, UserMessage
 from kedge.domain.sessions import NO_TOKENS, SessionInfo
@@ -18,34 +18,6 @@ from kedge.store.queries.messages import change_message, put_message_of
 from kedge.store.queries.sessions import lock_session
 from kedge.store.rows import join_message
 from kedge.store.transaction import Script, row, rows, run
-
-
-class PromptState(IntEnum):
-    """The state of a prompt: above 0 until it is answered, and 0 or less from then on."""
-
-    JOINED = -3
-    """Answered with a newer prompt that was accepted along with it; the stored number is this minus
-    the position of that one."""
-    NOTE = -2
-    """Not to be answered: it is read with the next prompt."""
-    FAILED = -1
-    """Its run failed before it began to answer, and only an event says so. In a fork: it had no
-    answer when the fork was made."""
-    SETTLED = 0
-    """A run began to answer it, or it has an answer that says why none did."""
-    WAITING = 1
-    """The current run will accept it."""
-    TAKEN = 2
-    """A run has it, and has not answered yet. If the run dies, the prompt is left."""
-    LEFT = 3
-    """Its run died before it began to answer. It may be run once more."""
-    TAKEN_LAST = 4
-    """Like `TAKEN`, for the last time: if the run dies, the prompt is spent."""
-    SPENT = 5
-    """Not to be run any more; it still needs an answer that says so."""
-    WAITING_LAST = 6
-    """Like `WAITING`, for a program that answers by itself: if its run dies, the prompt is
-    spent."""
 
 
 def state_of(awaiting: int) -> tuple[PromptState, int | None]:

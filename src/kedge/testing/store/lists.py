@@ -2,8 +2,8 @@
 
 import functools
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.sessions import SessionInfo, SessionTime
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.session_lists import (
     EVERYWHERE,
     LAST,

@@ -1,9 +1,9 @@
 """Checks of messages: their order, their times, paging and removal."""
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput, MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.messages import MessageTime
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.messages import (
     MessagePage,
     get_message,

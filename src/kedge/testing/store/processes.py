@@ -1,10 +1,11 @@
 """Checks of the processes of sessions' commands."""
 
+from kedge.domain.child_processes import Process
 from kedge.domain.errors import LeaseLost, SessionNotFound
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.wire_errors import aborted
 from kedge.store.queries.leases import release_lease, take_over
-from kedge.store.queries.processes import Process, drop_process, processes_of, put_process
+from kedge.store.queries.processes import drop_process, processes_of, put_process
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import Scene, opened, refused
 

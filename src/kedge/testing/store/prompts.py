@@ -4,6 +4,7 @@ from functools import partial
 
 import msgspec
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import InvalidInput, LeaseLost
 from kedge.domain.messages import AssistantMessage, UserMessage
 from kedge.domain.parts import StepFinishPart, StepStartPart
@@ -35,7 +36,6 @@ from kedge.store.queries.turns import (
     finish_unless_asked,
     resume_turn,
 )
-from kedge.store.queries.unanswered import PromptState
 from kedge.store.transaction import ScriptMaker
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database

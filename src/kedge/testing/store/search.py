@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidCursor
 from kedge.domain.messages import Message
 from kedge.domain.parts import ToolCompleted, ToolError, ToolPart, ToolState, ToolTime
 from kedge.domain.sessions import SearchHit, SessionTime
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.deletion import compact_session, purge_session
 from kedge.store.queries.messages import remove_message
 from kedge.store.queries.parts import remove_part

@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from kedge._async import to_the_end
-from kedge.agent.tools.paths import FilePlace, is_same_place, printable
-from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.child_processes import MIB, ChildLimits
+from kedge.domain.errors import SearchFailed, SearchStopped
+from kedge.domain.text import printable
 
 _CHUNK = 1 << 16
 _LONGEST = 1 << 20
@@ -34,16 +34,12 @@ _MOST_LOOKED_AT = 50_000
 """Names to check for the file that made a search fail."""
 
 
-class SearchStopped(ToolFailure):
-    """A search took more time or memory than allowed."""
-
-
 def find_ripgrep() -> str:
     """The program of the package `ripgrep`."""
     folders = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
     found = shutil.which("rg", path=os.pathsep.join(folders)) or shutil.which("rg")
     if found is None:
-        raise ToolFailure(
+        raise SearchFailed(
             "The program rg was not found, so nothing can be searched. Install it with: "
             "pip install ripgrep"
         )
@@ -92,7 +88,7 @@ class Search:
             raise SearchStopped(_killed(-status, errors))
         # Status 1 means no match; 2 without a message that some file could not be read.
         if status > 1 and errors:
-            raise ToolFailure(f"The search failed: {errors}")
+            raise SearchFailed(f"The search failed: {errors}")
 
 
 def _killed(number: int, errors: str) -> str:
@@ -173,7 +169,7 @@ async def _start(folder: Path, arguments: Sequence[str]) -> asyncio.subprocess.P
             process_group=0,
         )
     except (OSError, ValueError) as error:
-        raise ToolFailure(f"The search could not begin: {error}") from error
+        raise SearchFailed(f"The search could not begin: {error}") from error
     _LIMITS.apply(process.pid)
     return process
 
@@ -244,18 +240,3 @@ def modified(folder: Path, name: bytes) -> float:
         return os.lstat(os.path.join(os.fsencode(folder), name)).st_mtime
     except OSError:
         return 0.0
-
-
-def check_same(place: FilePlace) -> None:
-    """Raise if the path no longer leads to the place that permission was asked for."""
-    if not is_same_place(place):
-        raise ToolFailure(
-            f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
-        )
-
-
-def check_folder(place: FilePlace) -> None:
-    """Raise unless the folder to search exists and is the one that was asked for."""
-    check_same(place)
-    if not place.real.is_dir():
-        raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")

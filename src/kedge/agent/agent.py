@@ -218,7 +218,8 @@ class Agent:
         await session.refresh()
         if answer is None or (answered.cancelled() and answer.info.parentID != id):
             if answered.cancelled():
-                # Whoever waits is told that it was not answered, so it must not be.
+                # The caller is told that the prompt was not answered, so no later run may answer
+                # it.
                 await to_the_end(self.engine.conversations.withdraw(session.id, id))
             raise TurnAborted(session.id)
         return answer

@@ -32,7 +32,7 @@ class Histories:
     @contextmanager
     def of(self, session_id: str) -> Iterator["History"]:
         """The history of a session, for one run."""
-        # Taken out: no other run changes it meanwhile.
+        # Removed from the cache, so that no other run changes it meanwhile.
         history = self._kept.pop(session_id, None) or History(self._conversations, session_id)
         try:
             yield history

@@ -166,7 +166,7 @@ class Following:
                     await asyncio.sleep(_LOOK)
 
     async def answered_once(self, session: Session, id: str) -> asyncio.Task[None]:
-        """Follow a prompt that is stored already; it is taken up if nobody ever did."""
+        """Wait for the answer to a prompt that is stored already; answer it if no run ever did."""
         await self._engine.conversations.ask_again(session.id, id)
         return self._running.spawn(self._follow(session, id))
 

@@ -40,7 +40,7 @@ def wants_title(info: SessionInfo) -> bool:
 async def give_title(
     conversations: Conversations, session: Session, prompt: MessageWithParts, model: Model
 ) -> None:
-    """Ask for a title and store it, unless the session was named meanwhile."""
+    """Ask for a title and store it, unless the session was renamed meanwhile."""
     words = "\n".join(_words(prompt))[:_MAX_PROMPT]
     if not words.strip():
         return

@@ -79,7 +79,7 @@ class Conversations:
         await engine.store.write(script)
 
     async def loaded_files(self, session_id: str) -> set[str]:
-        """The files whose text the calls of a session brought beside what they were asked for."""
+        """The files whose text the calls of a session loaded beside what they were asked for."""
         return await self._engine.store.scan(partial(loaded_files, session_id))
 
     async def set_seen(self, session_id: str, states: Iterable[tuple[bytes, str | None]]) -> None:

@@ -68,7 +68,7 @@ def is_same_place(place: FilePlace) -> bool:
 
 
 def check_same(place: FilePlace) -> None:
-    """Raise if the path leads elsewhere than it did when somebody was asked."""
+    """Raise if the path no longer leads to the place that permission was asked for."""
     if not is_same_place(place):
         raise ToolFailure(
             f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
@@ -76,7 +76,7 @@ def check_same(place: FilePlace) -> None:
 
 
 def check_folder(place: FilePlace) -> None:
-    """Raise unless there is the folder to search that was asked for."""
+    """Raise unless the folder to search exists and is the one that was asked for."""
     check_same(place)
     if not place.real.is_dir():
         raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")

@@ -26,7 +26,7 @@ from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Outcome, Present, Result
 
 MOST_BYTES = 16 * 1024 * 1024
-"""A file above this is not changed by a tool: undoing it would cost too much."""
+"""Larger files are not changed by tools: undoing that would cost too much."""
 
 _FAILURES = {
     ReadFailure.FOLDER: "is a folder, not a file",
@@ -56,7 +56,7 @@ class Found:
 
     @property
     def content(self) -> bytes | None:
-        """The bytes, or None if nothing is there."""
+        """The content, or None if there is no file."""
         return self.data if self.exists else None
 
 
@@ -72,7 +72,7 @@ class Edit:
     after: bytes | None
     """The new content; None deletes what is there."""
     mode: int | None = None
-    """Type and permission bits of a new file; one that exists keeps its own."""
+    """Type and permission bits of a new file; an existing one keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _Progress:
     may_write: MayWrite
     done: list[RootedStep] = field(default_factory=list)
     made: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Folders on the way to files: the root of the step, and the path from there."""
+    """Folders that were created for files: the root of the step, and the path from there."""
     stays: list[RootedStep] = field(default_factory=list)
     """The steps back that could not be done."""
 
@@ -120,7 +120,8 @@ def look(root: Path, below: bytes, *, named: Path, is_own: bool) -> Found:
 def mode_of_new_file() -> int:
     """Type and permission bits that a new file gets from this process.
 
-    Only Linux tells the umask without changing it for all threads; elsewhere a file is made.
+    Only Linux shows the umask without changing it for all threads; elsewhere a file is created for
+    this.
     """
     if (umask := _umask()) is not None:
         return stat.S_IFREG | 0o666 & ~umask
@@ -147,8 +148,8 @@ def work_of(edits: Sequence[Edit]) -> FileWork:
         RootedStep(os.fsencode(each.root), _step(number, each, contents))
         for number, each in enumerate(edits)
     ]
-    # Deletions last: until its new name is there, the old one of a moved file may be the only copy.
-    # None of them makes room for a file, as `look` refuses paths through files, and folders.
+    # Deletions last: until its new name exists, the old one of a moved file may be the only copy.
+    # None of them makes room for a file, as `look` refuses folders and paths through files.
     steps.sort(key=lambda each: isinstance(each.step.want, Absent))
     return FileWork(steps=tuple(steps), contents=contents)
 
@@ -173,7 +174,7 @@ def put(work: FileWork, *, tag: str, may_write: MayWrite = always) -> None:
 
 
 def _carry_out_all(work: FileWork, progress: _Progress) -> str | None:
-    """Write until a file cannot be written; why not, if there is one."""
+    """Write until a file cannot be written; return the reason, if there is one."""
     for each in work.steps:
         result = _carry_out(each, work.contents, progress)
         if result.outcome not in _DONE:
@@ -208,9 +209,9 @@ def _step(number: int, wanted: Edit, contents: dict[str, bytes]) -> FileStep:
 
 
 def _take_back(work: FileWork, progress: _Progress) -> None:
-    """Undo what was done; where somebody saved meanwhile, theirs stays.
+    """Undo what was done; a file that was saved meanwhile by another program stays.
 
-    If a deleted file cannot be put back, new ones stay as well: one may be the only copy of it.
+    If a deleted file cannot be restored, new ones stay as well: one may be its only copy.
     """
     paths = {each.real for each in progress.done}
     for each in taking_back(work.steps):
@@ -236,7 +237,7 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 @dataclass(frozen=True, slots=True)
 class TextDiff:
-    """What becomes of one file, in the form that OpenCode's clients draw."""
+    """The change of one file, in the form that OpenCode's clients draw."""
 
     text: str
     additions: int
@@ -248,7 +249,7 @@ class TextDiff:
 def text_diff(
     path: Path, old: bytes | None, new: bytes | None, room: int = LONGEST_DIFF
 ) -> TextDiff:
-    """The difference between two contents, None being no file; of binary ones the name only."""
+    """The difference between two contents, None being no file; for binary ones only the name."""
     name = quoted(os.fsencode(path)).decode(errors="replace")
     head = f"Index: {name}\n{_RULE}\n--- {name}\n+++ {name}\n"
     before, after = old or b"", new or b""
@@ -285,7 +286,7 @@ def _hunks(text: bytes) -> Iterator[tuple[re.Match[bytes], list[bytes]]]:
 
 
 def _fitting(lines: list[bytes], room: int) -> list[bytes]:
-    """The lines from the first on that fit; a replaced byte takes three."""
+    """The first lines, as far as they fit; a replaced byte takes three."""
     for number, line in enumerate(lines):
         room -= len(line.decode(errors="replace").encode()) + 1
         if room < 0:
@@ -294,7 +295,7 @@ def _fitting(lines: list[bytes], room: int) -> list[bytes]:
 
 
 def _hunk(first: re.Match[bytes], lines: list[bytes]) -> str:
-    """With its counts always written, and those of the lines that are there."""
+    """A hunk with its counts always written, for the lines that are left."""
     old = sum(line[:1] in (b" ", b"-") for line in lines)
     new = sum(line[:1] in (b" ", b"+") for line in lines)
     place = f"@@ -{int(first[1])},{old} +{int(first[2])},{new} @@\n"

@@ -77,7 +77,7 @@ class CheckoutChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 @dataclass(frozen=True, slots=True)
 class CheckoutChanges:
-    """What could be told of a checkout."""
+    """The changes of a checkout, as far as they could be determined."""
 
     files: list[CheckoutChange] = field(default_factory=list)
     is_incomplete: bool = False
@@ -94,13 +94,13 @@ def branches(directory: str) -> Branches:
 
 
 def changes(directory: str) -> CheckoutChanges:
-    """What differs from the last commit in a directory and below it, without the patches."""
+    """The changes since the last commit in a directory and below it, without patches."""
     with private_git(directory, _PATIENCE) as git:
         return CheckoutChanges() if git is None else _Comparison(git, git.head).changes()
 
 
 def patches(directory: str, mode: Mode, context: int) -> CheckoutChanges:
-    """What differs from the last commit, or from where the branch began, with patches."""
+    """The changes since the last commit, or since the branch began, with patches."""
     with private_git(directory, _PATIENCE) as git:
         if git is None:
             return CheckoutChanges()
@@ -119,7 +119,7 @@ def raw_patch(directory: str) -> tuple[bytes, bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSummary:
-    """Where a checkout stands, in a few lines."""
+    """The state of a checkout in a few lines."""
 
     branch: str | None
     """None if no branch is checked out."""
@@ -132,7 +132,7 @@ class CheckoutSummary:
 
 
 def summary(directory: str, *, most: int, patience: float) -> CheckoutSummary | None:
-    """What git says of a directory's worktree, with so many changes; None where there is none.
+    """The state of a directory's worktree, with so many changes; None if there is no repository.
 
     `patience` is how many seconds git may take.
     """

@@ -33,10 +33,10 @@ from kedge.store.postgres import migrate
 from kedge.store.postgres.connection import Address
 from kedge.store.postgres.failures import translated
 from kedge.store.postgres.store import PostgresStore
-from kedge.store.queries.deletion import stop_and_delete
 from kedge.store.queries.event_log import log_head
 from kedge.store.queries.parts import put_part
 from kedge.store.queries.pieces import add_pieces, drop_pieces
+from kedge.store.queries.retention import stop_and_delete
 from kedge.store.queries.search import index_events, search, search_sessions, words_of
 from kedge.store.queries.session_lists import EVERYWHERE
 from kedge.store.queries.sessions import (

@@ -30,13 +30,13 @@ from kedge.store.queries.asks import (
     open_asks,
     reject_question,
 )
-from kedge.store.queries.deletion import compact_session, purge_session
 from kedge.store.queries.event_log import log_head
 from kedge.store.queries.leases import lease_of, release_lease, take_over
 from kedge.store.queries.messages import put_message, remove_message
 from kedge.store.queries.parts import put_part, remove_part
 from kedge.store.queries.plans import PlanKind
 from kedge.store.queries.projects import place_worktree
+from kedge.store.queries.retention import compact_session, purge_session
 from kedge.store.queries.sessions import (
     change_session,
     create_session,

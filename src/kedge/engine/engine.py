@@ -20,12 +20,12 @@ from kedge.engine.asks import Asks
 from kedge.engine.conversation import Conversations
 from kedge.engine.event_log import EventLog
 from kedge.engine.heartbeats import Heartbeat
+from kedge.engine.kept_files import expire, held, release
 from kedge.engine.pages import Pages
 from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
 from kedge.engine.recovery import Recovery
-from kedge.engine.retention import expire, held, release
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings

@@ -31,7 +31,7 @@ from kedge.domain.sessions import (
 )
 from kedge.domain.titles import fork_title, slug
 from kedge.domain.worktrees import TreeEntry
-from kedge.engine.retention import inherit, release
+from kedge.engine.kept_files import inherit, release
 from kedge.engine.validation import (
     check_limit,
     check_offset,
@@ -41,11 +41,11 @@ from kedge.engine.validation import (
     check_values,
 )
 from kedge.store.queries.change_queries import changes_of, snapshot_at
-from kedge.store.queries.deletion import stop_and_delete
 from kedge.store.queries.forks import fork_session
 from kedge.store.queries.leases import when_idle
 from kedge.store.queries.messages import get_message, message_page, remove_message
 from kedge.store.queries.parts import get_part, put_part, remove_part
+from kedge.store.queries.retention import stop_and_delete
 from kedge.store.queries.sessions import (
     archived,
     change_session,

@@ -14,7 +14,7 @@ from kedge.domain.clock import Clock
 from kedge.domain.errors import KedgeError, StoreError
 from kedge.engine.settings import Settings
 from kedge.store.port import Store
-from kedge.store.queries.deletion import (
+from kedge.store.queries.retention import (
     compact_session,
     due_compaction,
     expired_sessions,

@@ -26,7 +26,7 @@ from kedge.engine.revert import prepare
 from kedge.engine.session import Session
 from kedge.engine.settings import data_folder
 from kedge.snapshot.files.locks import FileLocks
-from kedge.store.queries.deletion import stop_and_delete
+from kedge.store.queries.retention import stop_and_delete
 from kedge.store.queries.timeline import calls_of_machine
 from tests.agent.tools.writer_process import Order
 from tests.engine.crash_world import files, left_over

@@ -12,7 +12,7 @@ from kedge.domain.sessions import Todo
 from kedge.engine.engine import Engine
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.values import Present
-from kedge.store.queries.deletion import purge_session
+from kedge.store.queries.retention import purge_session
 from kedge.store.transaction import ScriptMaker
 from kedge.testing.replay import both
 from tests.engine.places import Place, stored_log

@@ -23,8 +23,8 @@ from kedge.engine.engine import Engine
 from kedge.engine.revert import prepare, recover
 from kedge.engine.session import Session
 from kedge.snapshot.aio import AsyncOrdered
-from kedge.store.queries.deletion import purge_session
 from kedge.store.queries.plans import StoredPlan, pending_plans, plan_steps, unfinished_plans
+from kedge.store.queries.retention import purge_session
 from tests.engine.places import Place, stored_log
 from tests.engine.revert.scene import Crash, crash, names, put, told, turn
 from tests.snapshot.test_exclusive import HOLD

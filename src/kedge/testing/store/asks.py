@@ -33,10 +33,10 @@ from kedge.store.queries.asks import (
     reject_question,
     withdraw_ask,
 )
-from kedge.store.queries.deletion import compact_session, purge_session, stop_and_delete
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.grants import Holder, allowed_in, end_rules, forget_allowed, rules_for
 from kedge.store.queries.leases import release_lease, renew_leases, take_over
+from kedge.store.queries.retention import compact_session, purge_session, stop_and_delete
 from kedge.store.queries.sessions import restore_session
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database

@@ -5,7 +5,6 @@ from kedge.domain.events import read_frame
 from kedge.domain.ids import check_id
 from kedge.domain.parts import PartTime, TextPart
 from kedge.domain.sessions import SessionInfo
-from kedge.store.queries.deletion import compact_session, purge_session
 from kedge.store.queries.event_log import (
     directory_events_after,
     events_after,
@@ -16,6 +15,7 @@ from kedge.store.queries.leases import release_lease
 from kedge.store.queries.messages import put_message, remove_message
 from kedge.store.queries.parts import put_part, remove_part
 from kedge.store.queries.projects import place_worktree
+from kedge.store.queries.retention import compact_session, purge_session
 from kedge.store.queries.sessions import delete_session, restore_session
 from kedge.store.queries.todos import put_todos
 from kedge.store.transaction import Script

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from kedge.domain.parts import PartTime, ReasoningPart, TextPart
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.wire_errors import aborted
-from kedge.store.queries.deletion import purge_session, stop_and_delete
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.leases import release_lease, take_over
 from kedge.store.queries.parts import put_part, remove_part
 from kedge.store.queries.pieces import Piece, add_pieces
+from kedge.store.queries.retention import purge_session, stop_and_delete
 from kedge.store.queries.turns import fail_step
 from kedge.store.transaction import Script, rows
 from kedge.testing.replay import both

@@ -3,7 +3,6 @@
 from kedge.domain.errors import LeaseLost, SessionBusy
 from kedge.domain.sessions import FileDiff, Idle, RevertState, SessionSummary
 from kedge.store.queries.changes import get_seen, later_changes, set_seen
-from kedge.store.queries.deletion import purge_session, stop_and_delete
 from kedge.store.queries.leases import lease_of
 from kedge.store.queries.plans import (
     PlanStep,
@@ -13,6 +12,7 @@ from kedge.store.queries.plans import (
     plan_steps,
     unfinished_plans,
 )
+from kedge.store.queries.retention import purge_session, stop_and_delete
 from kedge.store.queries.reverts import Finish, end_revert, finish_plan, resume_plan
 from kedge.store.queries.sessions import restore_session
 from kedge.store.queries.timeline import open_calls

@@ -7,9 +7,9 @@ from kedge.domain.errors import InvalidCursor
 from kedge.domain.messages import Message
 from kedge.domain.parts import ToolCompleted, ToolError, ToolPart, ToolState, ToolTime
 from kedge.domain.sessions import SearchHit, SessionTime
-from kedge.store.queries.deletion import compact_session, purge_session
 from kedge.store.queries.messages import remove_message
 from kedge.store.queries.parts import remove_part
+from kedge.store.queries.retention import compact_session, purge_session
 from kedge.store.queries.search import index_events, search, search_sessions, words_of
 from kedge.store.queries.session_lists import EVERYWHERE, directory_place
 from kedge.store.queries.sessions import change_session, delete_session, restore_session

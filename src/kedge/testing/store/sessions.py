@@ -4,8 +4,8 @@ import functools
 
 from kedge.domain.errors import InvalidInput, SessionNotFound, TooLarge
 from kedge.domain.sessions import SessionTime
-from kedge.store.queries.deletion import expired_sessions, purge_session
 from kedge.store.queries.messages import message_page, put_message
+from kedge.store.queries.retention import expired_sessions, purge_session
 from kedge.store.queries.sessions import (
     archived,
     change_session,

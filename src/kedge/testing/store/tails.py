@@ -4,7 +4,7 @@ from kedge.domain.errors import SessionNotFound, TailNotFound
 from kedge.domain.messages import AssistantMessage, Message
 from kedge.domain.parts import Part, TextPart
 from kedge.domain.sessions import ForkOrigin, SessionInfo, Tail
-from kedge.store.queries.deletion import compact_session, purge_session, stop_and_delete
+from kedge.store.queries.retention import compact_session, purge_session, stop_and_delete
 from kedge.store.queries.search import index_events, search
 from kedge.store.queries.tails import list_tails, restore_tail
 from kedge.store.queries.todos import get_todos, put_todos

@@ -327,7 +327,7 @@ def test_other_machines_need_a_password(hostname: str) -> None:
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     """A mistyped origin would silently never match."""
-    with pytest.raises(InvalidInput, match="no origin"):
+    with pytest.raises(InvalidInput, match="not an origin"):
         ServerSettings(cors=(origin,))
 
 

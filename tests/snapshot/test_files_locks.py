@@ -14,13 +14,13 @@ from kedge.snapshot.files.locks import FileLocks
 HOLD = """
 import asyncio, fcntl, os, sys
 from pathlib import Path
-from kedge.snapshot.files import locking
+from kedge.snapshot.files import locks
 
 if sys.argv[1] == "stripes":
     del fcntl.F_OFD_SETLK
 
 async def hold():
-    async with locking.FileLocks(Path(sys.argv[2])).locked([os.fsencode(sys.argv[3])], 0):
+    async with locks.FileLocks(Path(sys.argv[2])).locked([os.fsencode(sys.argv[3])], 0):
         print("held", flush=True)
         sys.stdin.read()
 

@@ -335,7 +335,7 @@ _CHILD = """
 import os, sys
 from hashlib import sha1
 from kedge.snapshot.files.root import Root
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.files.writer import Writer
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Present
@@ -344,7 +344,7 @@ def state(data): return Present(blob_id(data).hex(), 0o100644)
 def content(blob):
     sys.stdout.write("."); sys.stdout.flush()
     return contents[blob]
-steps = [Step(number=n, path=b"d%d/f%d" % (n % 7, n), expect=state(b"old %d" % n),
+steps = [FileStep(number=n, path=b"d%d/f%d" % (n % 7, n), expect=state(b"old %d" % n),
               want=state(b"new %d" % n)) for n in range(300)]
 contents = {step.want.blob: b"new %d" % step.number for step in steps}
 with Root(os.fsencode(sys.argv[1])) as root, Writer(root, content, tag="plan_1") as writer:

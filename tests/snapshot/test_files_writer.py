@@ -366,12 +366,12 @@ def test_a_file_system_without_permission_bits_is_noticed(
 _UNPRIVILEGED = """
 import os, sys
 from kedge.snapshot.files.root import Root
-from kedge.snapshot.files.steps import Step
+from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.files.writer import Writer
 from kedge.snapshot.values import Absent, Present
 root = Root(os.fsencode(sys.argv[1])); old, new = sys.argv[2:]
 os.setresuid(9, 9, 9)
-def step(n, path, expect, want): return Step(number=n, path=path, expect=expect, want=want)
+def step(n, path, expect, want): return FileStep(number=n, path=path, expect=expect, want=want)
 with Writer(root, lambda blob: b"new", tag="t") as writer:
     for result in writer.put([
         step(0, b"locked/f", Present(old, 0o100644), Present(new, 0o100644)),

@@ -326,7 +326,7 @@ _BACKGROUND = """
 import os, sys
 from pathlib import Path
 import pygit2
-from kedge.snapshot.objects import collecting
+from kedge.snapshot.objects import gc
 from kedge.snapshot.objects.store import ObjectStore
 from tests.snapshot.objects_git import keep_files
 
@@ -335,7 +335,7 @@ if os.getuid() == 0:
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-collecting.MANY_PACKS = 1
+gc.MANY_PACKS = 1
 for number in range(4):
     with ObjectStore(Path(sys.argv[1])) as store:
         keep_files(store, "a", {b"file": b"%d" % number})

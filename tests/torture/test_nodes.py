@@ -284,7 +284,7 @@ class Trouble:
 @pytest.mark.parametrize(
     ("seed", "clients", "rounds", "strikes"),
     [
-        (1, 3, 2, 5),
+        (1, 3, 1, 3),
         *(
             pytest.param(
                 seed,

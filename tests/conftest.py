@@ -32,7 +32,13 @@ def pytest_unconfigure() -> None:
         environment.dispose()
 
 
-LONG = ("tests/torture/", "tests/clients/", "tests/test_install.py", "tests/test_bench.py")
+LONG = (
+    "tests/torture/",
+    "tests/server/test_schemathesis.py",
+    "tests/clients/",
+    "tests/test_install.py",
+    "tests/test_bench.py",
+)
 """Where single tests take from five to forty seconds."""
 
 

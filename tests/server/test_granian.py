@@ -14,8 +14,8 @@ from granian.server.embed import Server
 
 from tests.server.process import limited, served_apart
 from tests.server.world import Client, Reply, read_reply
-from tests.support.patience import PATIENCE
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
 
 CLIENTS = 40
 ROOM = 16

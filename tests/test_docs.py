@@ -12,6 +12,7 @@ from tests.support import environment, markdown
 
 ROOT = Path(__file__).parents[1]
 EXECUTED = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+ON_POSTGRESQL = [ROOT / "README.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 PAGES = [*EXECUTED, ROOT / "CONTRIBUTING.md"]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
@@ -94,10 +95,13 @@ def run_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("repository")
-def test_the_readme_runs_on_postgresql(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Python example of the README runs unchanged when a variable names a PostgreSQL."""
+@pytest.mark.parametrize("page", ON_POSTGRESQL, ids=name_of)
+def test_first_pages_run_on_postgresql(
+    page: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Python of the README and the guides runs unchanged when a variable names a PostgreSQL."""
     monkeypatch.setenv("KEDGE_DATABASE_URL", postgres_url)
-    run_page(ROOT / "README.md", monkeypatch)
+    run_page(page, monkeypatch)
 
 
 @pytest.mark.parametrize("page", EXECUTED, ids=name_of)
@@ -125,17 +129,22 @@ def test_make_targets_exist(page: Path) -> None:
 
 @pytest.mark.usefixtures("repository")
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
-def test_examples_print_what_the_readme_says(example: Path) -> None:
-    """Every program in examples/ runs as the README tells, and its output is printed there."""
-    readme = ROOT / "README.md"
+def test_examples_print_what_the_guides_say(example: Path) -> None:
+    """Every program in examples/ runs as a guide tells, and its output is printed there."""
     command = f"$ .venv/bin/python {name_of(example)}\n"
-    assert any(command in block.content for block in markdown.blocks(readme, "console"))
+    pages = [
+        page
+        for page in EXECUTED
+        if any(command in block.content for block in markdown.blocks(page, "console"))
+    ]
+    assert pages
     done = subprocess.run(
         [sys.executable, example], check=False, capture_output=True, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout in [block.content for block in markdown.blocks(readme, "text")]
+    for page in pages:
+        assert done.stdout in [block.content for block in markdown.blocks(page, "text")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -155,6 +164,15 @@ def broken_links(page: Path) -> list[str]:
         if not file.exists() or (anchor and anchor not in markdown.anchors(file)):
             broken.append(target)
     return broken
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "architecture.md"], ids=name_of)
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Every file that the page names in code is there, by the end of its path."""
+    paths = [f"/{name_of(file)}" for file in ROOT.rglob("*.py") if ".venv" not in file.parts]
+    named = re.findall(r"`([\w/]+\.py)`", page.read_text())
+    assert len(named) > 100
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

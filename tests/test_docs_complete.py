@@ -184,8 +184,16 @@ def test_every_threat_has_its_tests() -> None:
 
 
 def test_every_route_is_on_its_page() -> None:
-    """The server's page lists each route with what it does, in the words of its description."""
-    page = (ROOT / "docs" / "server.md").read_text()
+    """The page of routes lists each with what it does, in the words of its description."""
+    page = (ROOT / "docs" / "routes.md").read_text()
     for route in ALL:
         assert f"`{route.method} {route.path}`" in page
         assert route.summary.removeprefix("Not built: ") in page, route.path
+
+
+def test_every_page_is_in_the_index() -> None:
+    """Each page of docs/ is linked from the index, apart from single decisions."""
+    docs = ROOT / "docs"
+    linked = set(markdown.links(docs / "README.md"))
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    assert {page for page in pages if not page.startswith("decisions/")} - linked == {"README.md"}

@@ -25,6 +25,9 @@ LAYERS = (
     {"testing"},
 )
 HEIGHT = {unit: height for height, units in enumerate(LAYERS) for unit in units}
+BELOW_THE_ENGINE = {"store", "snapshot"}
+USERS_OF_THE_ENGINE = {"agent", "server", "cli", "web", "errors", "events", "values"}
+"""They get from the engine what they need of the store and of snapshots."""
 FACE_MAY_IMPORT = {"_version", "agent", "domain", "engine", "errors", "events", "values"}
 
 
@@ -81,6 +84,8 @@ def complaint(found: Import) -> str | None:
         return None
     if found.importer == "__init__":
         allowed = found.imported in FACE_MAY_IMPORT
+    elif found.importer in USERS_OF_THE_ENGINE and found.imported in BELOW_THE_ENGINE:
+        allowed = False
     else:
         allowed = HEIGHT[found.importer] > HEIGHT[found.imported]
     return None if allowed else f"{found.where}: {found.importer} must not import {found.imported}"
@@ -131,6 +136,9 @@ def package(tmp_path: Path) -> Path:
             "engine must not import server",
         ),
         ("server/app.py", "from kedge.testing import clock", "server must not import testing"),
+        ("server/app.py", "from kedge.store import port", "server must not import store"),
+        ("agent/step.py", "import kedge.snapshot.values", "agent must not import snapshot"),
+        ("cli/main.py", "from kedge.store import port", "cli must not import store"),
         ("__init__.py", "from kedge.store import port", "__init__ must not import store"),
         ("extra/x.py", "import kedge.domain", "kedge.extra is in no layer"),
     ],

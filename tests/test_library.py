@@ -90,6 +90,7 @@ INTERNAL = {
     "Config",
     "Diffs",
     "Emit",
+    "EventCursor",
     "Fence",
     "FileWork",
     "Growing",

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from kedge.engine.asks import Asks, Reply
     from kedge.engine.engine import Engine, Place
     from kedge.engine.event_log import Event, EventLog, Subscription
+    from kedge.engine.files.browse import FileContent, FileNode
+    from kedge.engine.files.files import Files
+    from kedge.engine.files.find import Match, MatchText, Submatch
+    from kedge.engine.files.git_status import (
+        Branches,
+        CheckoutChange,
+        CheckoutChanges,
+        CheckoutSummary,
+    )
     from kedge.engine.open import open
     from kedge.engine.parts import Stream, ToolCall
     from kedge.engine.projects import Projects
@@ -132,13 +141,22 @@ else:
         "AnswerOptions": "kedge.agent",
         "Asks": "kedge.engine.asks",
         "BUILTIN": "kedge.agent",
+        "Branches": "kedge.engine.files.git_status",
         "Call": "kedge.agent",
+        "CheckoutChange": "kedge.engine.files.git_status",
+        "CheckoutChanges": "kedge.engine.files.git_status",
+        "CheckoutSummary": "kedge.engine.files.git_status",
         "Clock": "kedge.domain.clock",
         "DeletedList": "kedge.engine.sessions",
         "DeletedSession": "kedge.engine.sessions",
         "Engine": "kedge.engine.engine",
         "Event": "kedge.engine.event_log",
         "EventLog": "kedge.engine.event_log",
+        "FileContent": "kedge.engine.files.browse",
+        "FileNode": "kedge.engine.files.browse",
+        "Files": "kedge.engine.files.files",
+        "Match": "kedge.engine.files.find",
+        "MatchText": "kedge.engine.files.find",
         "MessageList": "kedge.engine.session",
         "Output": "kedge.agent",
         "Place": "kedge.engine.engine",
@@ -153,6 +171,7 @@ else:
         "Settings": "kedge.engine.settings",
         "Step": "kedge.engine.steps",
         "Stream": "kedge.engine.parts",
+        "Submatch": "kedge.engine.files.find",
         "Subscription": "kedge.engine.event_log",
         "Surroundings": "kedge.agent",
         "Tool": "kedge.agent",
@@ -188,9 +207,13 @@ __all__ = [
     "AnswerOptions",
     "Asks",
     "AssistantMessage",
+    "Branches",
     "Busy",
     "CacheCount",
     "Call",
+    "CheckoutChange",
+    "CheckoutChanges",
+    "CheckoutSummary",
     "Clock",
     "CompactionPart",
     "DeletedList",
@@ -199,13 +222,18 @@ __all__ = [
     "Event",
     "EventLog",
     "Failure",
+    "FileContent",
     "FileDiff",
+    "FileNode",
     "FilePart",
     "FilePartSource",
     "FileSource",
+    "Files",
     "ForkOrigin",
     "Idle",
     "JsonSchemaFormat",
+    "Match",
+    "MatchText",
     "Message",
     "MessageList",
     "MessageModel",
@@ -265,6 +293,7 @@ __all__ = [
     "StepFinishPart",
     "StepStartPart",
     "Stream",
+    "Submatch",
     "Subscription",
     "SubtaskModel",
     "SubtaskPart",

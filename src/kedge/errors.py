@@ -14,6 +14,7 @@ from kedge.domain.errors import (
     InvalidCursor,
     InvalidId,
     InvalidInput,
+    InvalidPath,
     InvariantBroken,
     KedgeError,
     LeaseLost,
@@ -33,6 +34,8 @@ from kedge.domain.errors import (
     QuestionNotFound,
     QuestionRejected,
     RootBusy,
+    SearchFailed,
+    SearchStopped,
     SessionBusy,
     SessionNotFound,
     SnapshotError,
@@ -52,6 +55,7 @@ from kedge.domain.errors import (
     TailNotFound,
     TooLarge,
     TurnAborted,
+    WriteFailed,
 )
 
 __all__ = [
@@ -68,6 +72,7 @@ __all__ = [
     "InvalidCursor",
     "InvalidId",
     "InvalidInput",
+    "InvalidPath",
     "InvariantBroken",
     "KedgeError",
     "LeaseLost",
@@ -87,6 +92,8 @@ __all__ = [
     "QuestionNotFound",
     "QuestionRejected",
     "RootBusy",
+    "SearchFailed",
+    "SearchStopped",
     "SessionBusy",
     "SessionNotFound",
     "SnapshotError",
@@ -106,4 +113,5 @@ __all__ = [
     "TailNotFound",
     "TooLarge",
     "TurnAborted",
+    "WriteFailed",
 ]

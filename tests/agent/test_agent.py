@@ -332,7 +332,7 @@ async def test_tools_that_are_none(world: World) -> None:
     made = tool("mine", description="Mine.")(plain)
     wrong: Any = plain
     async with world.open() as engine:
-        with pytest.raises(InvalidInput, match="is no tool; make one of it with @tool"):
+        with pytest.raises(InvalidInput, match="is not a tool; make it one with @tool"):
             Agent(engine, tools=[wrong])
         with pytest.raises(InvalidInput, match="two tools called 'mine'"):
             Agent(engine, tools=[made, made])

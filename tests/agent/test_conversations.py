@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from kedge.agent import Agent, AgentSettings, conversations
 from kedge.agent.conversations import Histories, History
+from kedge.domain.conversation import Growth
 from kedge.domain.errors import KedgeError
 from kedge.domain.messages import AssistantMessage, MessageWithParts
 from kedge.domain.parts import TextPart
 from kedge.domain.wire_errors import aborted
+from kedge.engine import conversation
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
-from kedge.store.queries.growth import Growth, conversation_growth
+from kedge.store.queries.growth import conversation_growth
 from kedge.store.transaction import Script
 from tests.agent.test_attachments import PNG
 from tests.agent.world import QUICK, World
@@ -37,7 +39,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(len(growth.messages))
         return growth
 
-    monkeypatch.setattr(conversations, "conversation_growth", counted)
+    monkeypatch.setattr(conversation, "conversation_growth", counted)
     monkeypatch.setattr(conversations, "_PAGE", 3)
     return found
 
@@ -82,7 +84,7 @@ async def test_a_load_that_is_broken_off_is_not_kept(
     monkeypatch.setattr(conversations, "_FEW", 0)
     async with world.at_work() as scene:
         await scene.prompt("say one")
-        kept = Histories(scene.engine.store, 1000_000)
+        kept = Histories(scene.engine.conversations, 1000_000)
         began = asyncio.Event()
 
         async def endless(*_: object) -> None:
@@ -113,7 +115,7 @@ async def test_the_oldest_are_forgotten(world: World) -> None:
             picture = {"type": "file", "mime": "image/png", "url": PICTURE}
             await scene.prompt([{"type": "text", "text": "say x"}, picture], session)
             ids.append(session.id)
-        kept = Histories(scene.engine.store, 10**9)
+        kept = Histories(scene.engine.conversations, 10**9)
         sizes = []
         for id in ids:
             before = kept.size
@@ -121,12 +123,12 @@ async def test_the_oldest_are_forgotten(world: World) -> None:
                 await history.turns([])
             sizes.append(kept.size - before)
         assert min(sizes) > len(PICTURE)
-        small = Histories(scene.engine.store, sum(sizes) - 1)
+        small = Histories(scene.engine.conversations, sum(sizes) - 1)
         for id in ids:
             with small.of(id) as history:
                 await history.turns([])
         assert small.size == sum(sizes[1:])
-        nothing = Histories(scene.engine.store, 0)
+        nothing = Histories(scene.engine.conversations, 0)
         with nothing.of(ids[0]) as history:
             await history.turns([])
         assert nothing.size == 0
@@ -148,7 +150,7 @@ class Machine:
         self._engines = engines
         self._agents = agents
         self._id = session
-        self._kept = [Histories(each.store, 10**9) for each in engines]
+        self._kept = [Histories(each.conversations, 10**9) for each in engines]
 
     async def do(self, what: str, which: int, who: int) -> None:
         """Do one thing, if it can be done."""
@@ -200,7 +202,7 @@ class Machine:
     async def check(self) -> None:
         """What each engine has kept is what a fresh reader finds."""
         for engine, kept in zip(self._engines, self._kept, strict=True):
-            fresh = await History(engine.store, self._id).turns([])
+            fresh = await History(engine.conversations, self._id).turns([])
             with kept.of(self._id) as history:
                 assert await history.turns([]) == fresh
 

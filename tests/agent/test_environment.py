@@ -77,7 +77,7 @@ async def test_a_notice_names_what_is_withheld(
         await scene.prompt("bash true")
         await scene.heard.caught_up()
         [notice] = scene.errors()
-        assert "not told GROQ_API_KEY, " in notice
+        assert "do not get GROQ_API_KEY, " in notice
         assert "keep_env" in notice
         assert SECRET not in notice
     monkeypatch.delenv("GROQ_API_KEY")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kedge.agent.model_input import NO_ANSWER, NO_WORDS, NOT_ANSWERED, NOT_RUN, ModelTurn, turns_of
+from kedge.domain.conversation import PlacedMessage, PromptState
 from kedge.domain.events import PermissionAsked
 from kedge.domain.messages import (
     AssistantMessage,
@@ -21,8 +22,6 @@ from kedge.domain.parts import Part, ReasoningPart, TextPart, ToolPart, ToolPend
 from kedge.domain.sessions import NO_TOKENS
 from kedge.domain.wire_errors import Failure, not_run
 from kedge.model.port import AssistantTurn, Text, ToolResult, ToolUse, UserTurn
-from kedge.store.queries.growth import PlacedMessage
-from kedge.store.queries.unanswered import PromptState
 from tests.agent.world import Scene, World, check_closed, text_of
 from tests.support import model_server as says
 from tests.support.model_server import Cut, ModelServer, Refusal, Reply, Request, Wait, answer

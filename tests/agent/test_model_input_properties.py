@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.agent.model_input import Conversation, ModelTurn, turns_of
+from kedge.domain.conversation import PlacedMessage, PromptState
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.parts import (
     Part,
@@ -20,8 +21,6 @@ from kedge.domain.parts import (
 )
 from kedge.domain.wire_errors import aborted, api, not_run
 from kedge.model.port import AssistantTurn, Text, ToolResult, ToolUse, UserTurn
-from kedge.store.queries.growth import PlacedMessage
-from kedge.store.queries.unanswered import PromptState
 from tests.agent.test_model_input import model, part_ids, person
 
 ERRORS = {"fine": None, "aborted": aborted("Aborted"), "failed": api("no", isRetryable=False)}

@@ -34,14 +34,14 @@ def test_what_was_allowed_is_listed_and_taken_back(terminal: Terminal) -> None:
     ]
     assert all("for good, since 2" in line for line in listed)
     done = terminal.run("config", "--forget", ids[0])
-    assert (done.code, done.out) == (0, "asked for again: bash: git *\n")
+    assert (done.code, done.out) == (0, "revoked: bash: git *\n")
     done = terminal.run("config", "--forget", ids[0])
     assert (done.code, done.out) == (1, "")
     assert f"kedge: Permission rule not found: {ids[0]}" in done.err
     assert len(terminal.run("config", "--allowed").out.splitlines()) == 2
     done = terminal.run("config", "--forget-all")
     assert done.out.splitlines() == [
-        "asked for again: bash: ls *\\x1b[2J",
-        "asked for again: bash: make *",
+        "revoked: bash: ls *\\x1b[2J",
+        "revoked: bash: make *",
     ]
     assert "nothing is allowed" in terminal.run("config", "--allowed").out

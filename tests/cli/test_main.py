@@ -43,7 +43,11 @@ def test_the_version(terminal: Terminal) -> None:
         (("serve", "--nonsense"), 2, "usage: kedge serve "),
         (("serve", "--nonsense", "."), 2, "kedge serve: error: unrecognized arguments: --nonsense"),
         (("serve", ""), 1, "kedge: the directory is an empty text; this folder is '.'"),
-        (("serve", "--hostname", "no.such.invalid"), 1, "no.such.invalid is no address of this"),
+        (
+            ("serve", "--hostname", "no.such.invalid"),
+            1,
+            "no.such.invalid is not an address of this",
+        ),
         (("config", "--database", "mysql://x"), 1, "mysql:// is not a database kedge knows"),
         (("config", "--data", "/proc/nowhere"), 1, "choose another with KEDGE_DATA_DIR"),
         (("config", "a\x1b[2Jb"), 1, "Directory not found: a\\x1b[2Jb"),

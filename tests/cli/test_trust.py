@@ -166,8 +166,7 @@ def test_another_folder_and_database(terminal: Terminal) -> None:
 def test_without_files(terminal: Terminal) -> None:
     """There is then an empty configuration, and the model that needs none answers."""
     assert config(terminal) == (
-        "// there are no configuration files\n"
-        "// without another choice, prompts are answered by kedge/offline\n{}\n"
+        "// there are no configuration files\n// default model: kedge/offline\n{}\n"
     )
 
 
@@ -187,4 +186,4 @@ def test_which_model_answers(
     """It is told as a prompt would find it: the agent's, the configured one, that of a key."""
     write(terminal, written)
     done = terminal.run("config", environ={"ANTHROPIC_API_KEY": key})
-    assert f"// without another choice, prompts are answered by {model}" in done.out
+    assert f"// default model: {model}" in done.out

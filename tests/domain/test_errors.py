@@ -56,7 +56,7 @@ EXAMPLES: list[tuple[KedgeError, str, dict[str, object]]] = [
     (errors.QuestionRejected("que_x"), "The user dismissed this question", {"requestID": "que_x"}),
     (errors.AgentNotFound("x", ["build"]), "Agent not found: x: there are build", {}),
     (errors.SessionBusy("ses_1"), "Session is busy: ses_1", {"sessionID": "ses_1"}),
-    (errors.FileBusy("/a"), "Somebody else is writing the file: /a", {"path": "/a"}),
+    (errors.FileBusy("/a"), "Another session or process is writing the file: /a", {"path": "/a"}),
     (
         errors.LeaseLost("ses_1"),
         "Another process took over the session: ses_1",

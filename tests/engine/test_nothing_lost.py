@@ -47,6 +47,12 @@ def pass_a_tick() -> None:
         pass
 
 
+def append(path: Path) -> None:
+    """Write behind what is in a file, as `>>` does."""
+    with path.open("a") as file:
+        file.write(AGENT)
+
+
 def ignore_env(folder: Path) -> Path:
     """A file of the user that git does not know."""
     repository(folder)
@@ -352,6 +358,91 @@ async def test_an_ignored_file_that_a_command_moved_is_not_deleted(
     assert told(receipt) == {"moved": "skipped"}
     assert "moved here" in (receipt.files[0].reason or "")
     assert (folder / "moved").read_text() == USER
+
+
+@pytest.mark.parametrize("edits_first", [True, False])
+@pytest.mark.parametrize("there", [None, "another\n"])
+async def test_an_ignored_file_that_a_command_changed_and_moved_is_not_deleted(
+    engine: Engine, folder: Path, there: str | None, *, edits_first: bool
+) -> None:
+    """It is the person's file all the same, though it was written last by the command."""
+    env, moved = ignore_env(folder), folder / "moved"
+    if there is not None:
+        put(moved, there)
+    put(folder / "gone", "by a person\n")
+    pass_a_tick()
+    session = await engine.sessions.create()
+
+    def work() -> None:
+        (folder / "gone").unlink()
+        if edits_first:
+            append(env)
+        env.rename(moved)
+        if not edits_first:
+            append(moved)
+
+    receipt = await session.revert(await shell(session, work))
+    assert told(receipt) == {"gone": "recreated", "moved": "skipped"}
+    assert "moved here" in (receipt.files[0].reason or receipt.files[1].reason or "")
+    assert moved.read_text() == USER + AGENT
+
+
+async def test_a_folder_of_ignored_files_that_were_changed_and_moved_is_not_deleted(
+    engine: Engine, folder: Path
+) -> None:
+    """What a person had there is kept, file by file."""
+    repository(folder)
+    put(folder / ".gitignore", "build/\n")
+    put(folder / "build" / "in" / "notes", USER)
+    pass_a_tick()
+    session = await engine.sessions.create()
+
+    def work() -> None:
+        append(folder / "build" / "in" / "notes")
+        (folder / "build").rename(folder / "kept")
+
+    assert told(await session.revert(await shell(session, work))) == {"kept/in/notes": "skipped"}
+    assert (folder / "kept" / "in" / "notes").read_text() == USER + AGENT
+
+
+async def test_files_that_a_command_changed_where_they_were_known_are_undone(
+    engine: Engine, folder: Path
+) -> None:
+    """Older than the command, and written by it: in place, after a move, by another name, in a
+    folder that was moved, or moved there and back; and what a tool declared meanwhile."""
+    env = ignore_env(folder)
+    known = ("a", "b", "c", "d/x", "e/x")
+    for name in known:
+        put(folder / name, f"{name}\n")
+    pass_a_tick()
+    session = await engine.sessions.create()
+    first = await shell(session)
+
+    def work() -> None:
+        put(folder / "a", "agent in a\n")
+        (folder / "b").rename(folder / "moved b")
+        put(folder / "moved b", "agent in moved b\n")
+        (folder / "linked c").hardlink_to(folder / "c")
+        put(folder / "linked c", "agent in linked c\n")
+        (folder / "d").rename(folder / "moved d")
+        put(folder / "moved d" / "x", "agent in d\n")
+        (folder / "e").rename(folder / "moved e")
+        (folder / "moved e").rename(folder / "e")
+        put(folder / "e" / "x", "agent in e\n")
+
+    await shell(session, work)
+    async with (
+        session.turn("Go on") as later,
+        later.step() as step,
+        step.tool("bash", {}, effects="unknown"),
+    ):
+        await write(step, env, AGENT)
+        await (await session.snapshots()).track()
+        put(env, "SECRET=later\n")
+    assert set(told(await session.revert(first)).values()) == {"restored", "recreated", "deleted"}
+    assert not any((folder / name).exists() for name in ("moved b", "linked c", "moved d/x"))
+    assert [(folder / name).read_text() for name in known] == [f"{name}\n" for name in known]
+    assert env.read_text() == USER
 
 
 async def test_what_a_command_moved_in_and_moved_on_is_not_deleted(

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from kedge.domain.child_processes import Process
 from kedge.domain.sessions import Busy
 from kedge.engine import os_process, processes
 from kedge.engine.engine import Engine
 from kedge.engine.os_process import Owner, boot, machine
 from kedge.engine.processes import belonging, end_processes
-from kedge.store.queries.processes import Process, processes_of, put_process
+from kedge.store.queries.processes import processes_of, put_process
 from tests.engine.engine_factory import EngineFactory, database_time, forge_lease
 from tests.support.polling import until, until_gone
 
@@ -144,7 +145,7 @@ async def test_nobody_ends_itself(started: list[subprocess.Popen[bytes]]) -> Non
         "from kedge.engine.processes import end_processes, belonging\n"
         "from kedge.engine.os_process import process\n"
         "from kedge.engine.os_process import boot, machine\n"
-        "from kedge.store.queries.processes import Process\n"
+        "from kedge.domain.child_processes import Process\n"
         "mine = subprocess.Popen(['sleep', '1000'])\n"
         "beside = subprocess.Popen(['sleep', '1001'], start_new_session=True)\n"
         "shell = process(os.getppid())\n"

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import InvalidInput, TurnAborted
 from kedge.domain.messages import AssistantMessage
 from kedge.domain.sessions import Idle
@@ -14,7 +15,6 @@ from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
 from kedge.store.queries.prompts import ABORTED
-from kedge.store.queries.unanswered import PromptState
 from tests.engine.engine_factory import EngineFactory
 from tests.support.timeouts import PATIENCE
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.agent.tools import ripgrep
+from kedge.engine.files import ripgrep
 from kedge.server.app import AT_ONCE, FileQueue
 from kedge.server.routes import ALL
 from tests.server.test_sockets import until

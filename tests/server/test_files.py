@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from kedge.agent.tools import ripgrep
 from kedge.domain.child_processes import MIB, ChildLimits
 from kedge.domain.errors import PathNotFound, PathRefused
-from kedge.server import paths
+from kedge.engine.files import browse, ripgrep
 from tests.agent.world import World
 from tests.server.world import Served, serve
 
@@ -156,7 +155,7 @@ async def test_a_folder_that_becomes_a_symlink_is_not_followed(
 
     monkeypatch.setattr("os.path.realpath", exchanged)
     with pytest.raises((PathRefused, PathNotFound)):
-        paths.read_content(str(folder), "sub/passwd")
+        browse.read_content(str(folder), "sub/passwd")
 
 
 async def test_the_root_holds_for_every_directory(folder: Path, world: World) -> None:

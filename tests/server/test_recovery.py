@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import kedge
+from kedge.domain.child_processes import Process
 from kedge.domain.events import EventProperties
 from kedge.domain.messages import AssistantMessage
 from kedge.engine.processes import end_processes
 from kedge.server import ServerSettings, serving
 from kedge.server.sse.hub import events_of_recovery
-from kedge.store.queries.processes import Process
 from tests.server.event_recorder import listening
 from tests.server.process import killable
 from tests.server.world import Client

@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.ids import IdMaker
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.port import Store
 from kedge.store.postgres.store import PostgresStore
 from kedge.store.queries.search import index_events, search_sessions

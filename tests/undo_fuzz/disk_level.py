@@ -454,7 +454,9 @@ class DiskRun:
         """Note what a revert has written so far, and let a person save."""
         written = self._world.carried_out(action.who, read_files(self._root, own=False))
         if action.meanwhile is not None:
-            self._write(self._world.changes(action.meanwhile, PERSON))
+            changes = self._world.changes(action.meanwhile, PERSON)
+            self._world.disturbed.update(changes)
+            self._write(changes)
         return written
 
     async def _pending_receipt(self, who: str) -> Receipt | None:

@@ -149,8 +149,9 @@ def _check_paths(world: World, undoing: Undoing) -> None:
     """The receipt names every path that the session changed, and no other as changed."""
     rows = [row for row in undoing.rows if not row.is_folder]
     for row in rows:
-        if row.record.sure and row.record.path not in undoing.entries:
-            raise Violation("receipt", row.record.path, f"missing, though {row.record.source}")
+        path = row.record.path
+        if row.record.sure and path not in world.disturbed and path not in undoing.entries:
+            raise Violation("receipt", path, f"missing, though {row.record.source}")
     known = {row.record.path for row in rows}
     for path, entry in undoing.entries.items():
         harmless = (*LEFT, "unchanged", "recreated") if world.is_blurred else ("skipped",)

@@ -277,6 +277,11 @@ class World:
         self.is_real = is_real
         self.moved_out: set[bytes] = set()
         """Contents of files that were moved from where kedge does not look, and their lines."""
+        self._moved_to: set[str] = set()
+        """Where such files came to while commands ran: whatever is written to one, it stays a
+        person's."""
+        self.disturbed: set[str] = set()
+        """What a person changed in the middle of a revert: it may count as done by that."""
         self._captured: set[str] = set()
         """Ignored paths that tools have declared, so that snapshots cover them."""
         self._counts: Counter[bytes] = Counter()
@@ -329,8 +334,12 @@ class World:
         """A file that is renamed is the same file, wherever it came from."""
         for path, state in changes.items():
             file = self.tree.files.get(path)
-            if state is None and file is not None and is_ignored(path) and file in changes.values():
+            if state is not None or file is None or file not in changes.values():
+                continue
+            if is_ignored(path):
                 self.moved_out.update((file.content, *lines(file.content)))
+            if is_ignored(path) or path in self._moved_to:
+                self._moved_to |= {new for new, each in changes.items() if each == file}
 
     def look(self, paths: Iterable[str] | None = None) -> None:
         """Somebody looks at the files, or at some of them."""
@@ -350,7 +359,7 @@ class World:
         if not is_ignored(path):
             file = self.tree.files.get(path)
             found = () if file is None else (file.content, *lines(file.content))
-            return source, self.moved_out.isdisjoint(found)
+            return source, path not in self._moved_to and self.moved_out.isdisjoint(found)
         if self.is_real:
             return source, False
         return (source if path in self._captured else "unseen"), True
@@ -426,6 +435,8 @@ class World:
     def begin_shell(self, name: str, id: str) -> None:
         """A command begins."""
         self.look()
+        if not self._running:
+            self._moved_to.clear()
         self._running[name] = []
         self.call(name, id)
         self._commands[name] = self._last_call(name)

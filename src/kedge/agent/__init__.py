@@ -1,4 +1,5 @@
-"""The agent: a loop that asks a model, does what it asks for, and asks again."""
+"""The agent: a loop that sends the conversation to a model and runs the tools that the model
+calls."""
 
 from kedge.agent.agent import Agent
 from kedge.agent.context import Surroundings

@@ -1,8 +1,9 @@
-"""The agent: prompts go in, a model and its tools answer them, whoever goes away meanwhile.
+"""The agent: accepts prompts, and answers them with a model and its tools, even if the caller
+leaves.
 
-async with kedge.open(".") as engine, Agent(engine) as agent:
-    session = await engine.sessions.create()
-    answer = await agent.prompt(session, "What is in this folder?")
+    async with kedge.open(".") as engine, Agent(engine) as agent:
+        session = await engine.sessions.create()
+        answer = await agent.prompt(session, "What is in this folder?")
 """
 
 import asyncio
@@ -52,17 +53,15 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.queries.messages import last_answer
-from kedge.store.queries.prompts import withdraw_prompt
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A prompt that is stored."""
+    """A stored prompt."""
 
     id: str
     answered: asyncio.Task[None] | None
-    """Done when it is answered; None if it is not to be."""
+    """Done when the prompt is answered; None if it is not to be answered."""
 
 
 class Agent:
@@ -83,11 +82,11 @@ class Agent:
         self._book = SurroundingsBook(engine, self._environ)
         self._running = RunningTurns(engine)
         self._following = Following(engine, self._running, self._loop)
-        self._checkouts = Checkouts()
-        self._histories = Histories(engine.store, self.settings.history_bytes)
+        self._checkouts = Checkouts(engine.files)
+        self._histories = Histories(engine.conversations, self.settings.history_bytes)
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._noticed: dict[str, Sequence[str]] = {}
-        """What was said of the configuration of each directory."""
+        """The notices about each directory's configuration that were announced."""
 
     async def __aenter__(self) -> "Agent":
         return self
@@ -101,22 +100,22 @@ class Agent:
         await self.close()
 
     async def close(self) -> None:
-        """Abort what this agent runs, and let go of the connections to providers."""
+        """Abort what this agent runs, and close the connections to providers."""
         await self._running.close()
         await self._book.close()
 
     async def surroundings(self, session: Session) -> Surroundings:
-        """The configuration, models and agents that hold for a session now."""
+        """The current configuration, models and agents of a session."""
         return await self._book.of(session)
 
     async def surroundings_of(self, directory: str, worktree: str) -> Surroundings:
-        """What can be read of the configuration, models and agents of a directory, which may be
-        gone: to be shown, not to work by."""
+        """The configuration, models and agents of a directory, as far as they can be read, even if
+        it is gone: for display only."""
         return await self._book.at(directory, worktree)
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The environment that it looks for configuration and keys in; nothing to show anybody."""
+        """The environment to look for configuration and keys in; must not be shown."""
         return self._environ
 
     @overload
@@ -147,12 +146,12 @@ class Agent:
     async def prompt(
         self, session: Session, prompt: PromptParts, **options: Unpack[PromptOptions]
     ) -> MessageWithParts:
-        """Ask, and wait for the answer: the last message of it, with its parts.
+        """Ask, and wait for the answer: its last message, with its parts.
 
-        What the model failed at stands in the answer's `error`. Whoever stops waiting does not stop
-        the turn; `abort` does. While the session is busy the prompt is stored at once, and answered
-        by what runs there. With `no_reply` it is only stored, and comes back as it is. One whose
-        `message_id` is there already is not asked again: it comes back with what became of it.
+        An error of the model is in the answer's `error`. Cancelling this call does not stop the
+        turn; `abort` does. While the session is busy the prompt is stored at once, and answered by
+        the current run. With `no_reply` it is only stored, and returned as it is. A prompt whose
+        `message_id` exists already is not asked again: its current answer is returned.
         """
         asked = await self._ask(session, prompt, options)
         if asked.answered is None:
@@ -162,7 +161,7 @@ class Agent:
     async def submit(
         self, session: Session, prompt: PromptParts, **options: Unpack[PromptOptions]
     ) -> str:
-        """As `prompt`, but return the prompt's id as soon as it is stored."""
+        """Like `prompt`, but return the prompt's id as soon as it is stored."""
         return (await self._ask(session, prompt, options)).id
 
     async def shell(
@@ -174,7 +173,7 @@ class Agent:
         model: MessageModel | str | None = None,
         message_id: str | None = None,
     ) -> Answer:
-        """Run a person's own command in a session, and wait for its end; what it does to files is
+        """Run a user's own command in a session, and wait for its end; its changes to files are
         recorded as the session's. Raises `SessionBusy` while something else runs there."""
         check_session(session)
         around = await self._surroundings(session)
@@ -199,39 +198,36 @@ class Agent:
         return await self._answer(session, prompt.message.id, running)
 
     async def answer_left(self, session: Session) -> None:
-        """Answer what was asked in a session, and what its process did not live to begin."""
+        """Answer the prompts of a session that a dead process left."""
         with suppress(SessionBusy, NothingWaits):
-            # Else somebody answers it, or did.
+            # Otherwise another process answers it, or has answered it.
             _ = await self._running.start(session, None, self._loop, takes_up=True)
 
     async def abort(self, session: Session) -> bool:
-        """Stop what runs in a session, in whatever process; returns when it is idle, and tells
-        whether it is."""
+        """Stop the session's run, in any process; return when it is idle, and whether it is."""
         check_session(session)
         return await session.abort()
 
     async def _answer(self, session: Session, id: str, answered: asyncio.Task[None]) -> Answer:
-        """The answer to a prompt, when it is there."""
-        # Not awaited itself: a turn that ends with its agent does not cancel whoever waits.
+        """The answer to a prompt, once there is one."""
+        # Not awaited directly: a turn that ends with its agent must not cancel its callers.
         await asyncio.wait({answered})
         if not answered.cancelled():
             answered.result()
-        found = await self.engine.store.scan(partial(last_answer, session.id, id))
+        answer = await self.engine.conversations.last_answer(session.id, id)
         await session.refresh()
-        answer = None if found is None else found.answer()
         if answer is None or (answered.cancelled() and answer.info.parentID != id):
             if answered.cancelled():
-                # Whoever waits is told that it was not answered, so it must not be.
-                now = self.engine.clock.now()
-                withdraw = partial(withdraw_prompt, session.id, id, self.engine.ids, now=now)
-                await to_the_end(self.engine.store.write(withdraw))
+                # The caller is told that the prompt was not answered, so no later run may answer
+                # it.
+                await to_the_end(self.engine.conversations.withdraw(session.id, id))
             raise TurnAborted(session.id)
         return answer
 
     async def _surroundings(self, session: Session) -> Surroundings:
         self._running.check_open()
         if self._running.is_empty:
-            # Nobody speaks with models of configurations that were changed since.
+            # No session uses the models of replaced configurations any more.
             await self._book.forget_replaced()
         with self._telling(session):
             around = await self.surroundings(await session.refresh())
@@ -241,7 +237,7 @@ class Agent:
     async def _ask(self, session: Session, given: PromptParts, options: PromptOptions) -> _Asked:
         check_session(session)
         check_options(options)
-        # Prompts of a session are stored in the order in which they were asked.
+        # Prompts of a session are stored in the order of the calls.
         async with self._orders.setdefault(session.id, asyncio.Lock()):
             try:
                 return await self._asked(session, given, options)
@@ -281,7 +277,8 @@ class Agent:
     async def _asked_before(
         self, session: Session, error: MessageExists, options: PromptOptions
     ) -> _Asked:
-        """A client that lost its connection asks again with the same id."""
+        """The prompt of this id, if it exists: a client that lost its connection asks again with
+        the same id."""
         message = (await session.message(error.id)).info
         if not isinstance(message, UserMessage):
             raise error
@@ -299,7 +296,7 @@ class Agent:
             settings=self.settings,
             environ=self._environ,
             checkouts=self._checkouts,
-            folders=FolderInstructions(self.engine.store, turn.session.id),
+            folders=FolderInstructions(self.engine.conversations, turn.session.id),
             histories=self._histories,
             on_first_step=partial(self._name, turn.session, around),
             tell=partial(self._tell, turn.session),
@@ -308,13 +305,13 @@ class Agent:
     def _name(
         self, session: Session, around: Surroundings, prompt: MessageWithParts, info: ModelInfo
     ) -> None:
-        """Have the session named beside its first answer."""
+        """Give the session a title beside its first answer."""
         if wants_title(session.info):
             model = around.catalog.open(around.catalog.small(info.providerID) or info)
-            _ = self._running.spawn(give_title(session, prompt, model))
+            _ = self._running.spawn(give_title(self.engine.conversations, session, prompt, model))
 
     def _tell_notices(self, session: Session, notices: Sequence[str]) -> None:
-        """Say what of the configuration does not count: once, not at each prompt."""
+        """Announce which parts of the configuration have no effect: once, not at each prompt."""
         place = session.info.directory
         if self._noticed.get(place, ()) != notices:
             self._noticed[place] = notices
@@ -323,7 +320,7 @@ class Agent:
 
     @contextmanager
     def _telling(self, session: Session) -> Iterator[None]:
-        """Tell those who listen why a prompt cannot be asked."""
+        """Announce to subscribers why a prompt cannot be asked."""
         try:
             yield
         except KedgeError as error:
@@ -331,7 +328,7 @@ class Agent:
             raise
 
     def _tell(self, session: Session, error: str) -> None:
-        """Tell those who listen what is wrong with a prompt."""
+        """Announce to subscribers what is wrong with a prompt."""
         info = session.info
         self.engine.events.announce(
             SessionErrored(sessionID=info.id, error=unknown(error)),
@@ -345,7 +342,7 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
     named: dict[str, Tool] = {}
     for each in tools:
         if not isinstance(each, Tool):
-            raise InvalidInput(f"{each!r} is no tool; make one of it with @tool", field="tools")
+            raise InvalidInput(f"{each!r} is not a tool; make it one with @tool", field="tools")
         if each.name in named:
             raise InvalidInput(f"there are two tools called {each.name!r}", field="tools")
         named[each.name] = each
@@ -353,11 +350,11 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 
 def _withheld(around: Surroundings) -> list[str]:
-    """What people should know of the environment of commands."""
+    """What users should know about the environment of commands."""
     names = sorted(around.withheld & os.environ.keys())
     if not names:
         return []
     return [
-        f"commands of the agent are not told {', '.join(names)}, which are for providers of models;"
+        f"commands of the agent do not get {', '.join(names)}, which are for providers of models;"
         " `keep_env` in your configuration names those that they need"
     ]

@@ -1,4 +1,4 @@
-"""The agents that there are: `build`, which works, and `plan`, which only looks."""
+"""The available agents: `build`, which works, and `plan`, which only reads."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from kedge.domain.permissions import PermissionAction, PermissionRule, Rulebook,
 from kedge.engine.saved_output import output_folder
 
 _EDITING = {"write", "edit", "apply_patch"}
-"""Tools that change files, which rules name as one."""
+"""Tools that change files, which rules treat as one."""
 _DESCRIPTIONS = {
     BUILD: "Does the work: reads, writes and runs what its permissions allow.",
     PLAN: "Looks at everything and changes nothing; answers with a plan.",
@@ -19,7 +19,7 @@ _DESCRIPTIONS = {
 
 
 def default_rules() -> list[PermissionRule]:
-    """What holds before anybody said anything."""
+    """The rules that hold without any configuration."""
     return [
         _rule("*", "*", "allow"),
         _rule("doom_loop", "*", "ask"),
@@ -31,9 +31,10 @@ def default_rules() -> list[PermissionRule]:
 
 
 def own_outputs(data: Path, session: str) -> list[PermissionRule]:
-    """What a session may read unasked beside its worktree: outputs of which it was shown a part."""
+    """The files outside its worktree that a session may read without asking: its own saved
+    outputs."""
     pattern = str(output_folder(data.resolve(), session) / "*")
-    # As a pattern, a folder with such a name would mean others too.
+    # As a pattern, a folder with such a name would match others too.
     is_plain = not set("*?") & set(pattern[:-1])
     return [_rule("external_directory", pattern, "allow")] if is_plain else []
 
@@ -42,7 +43,8 @@ def _rule(permission: str, pattern: str, action: PermissionAction) -> Permission
     return PermissionRule(permission=permission, pattern=pattern, action=action)
 
 
-# After what the configuration says of all agents: whoever allows everything means those that work.
+# After the configuration's rules for all agents: a user who allows everything there means the
+# agents that work.
 _BUILT_IN = {
     BUILD: (),
     # A shell writes files as well as an editor does.
@@ -51,13 +53,14 @@ _BUILT_IN = {
 
 
 FIRM: Mapping[str, tuple[str, ...]] = {PLAN: ("bash",)}
-"""What an agent asks for each time: what was allowed for good was allowed to one that works."""
+"""What an agent asks for each time: permissions that were allowed for good are meant for the agents
+that work."""
 
 
 def tool_switches(tools: Mapping[str, bool]) -> list[PermissionRule]:
-    """What a prompt says of tools, as rules that can only restrict: on changes nothing.
+    """The tool switches of a prompt, as rules that can only restrict: switching on changes nothing.
 
-    What is said of one tool counts before what is said of many.
+    A switch for one tool takes precedence over one for many.
     """
     ordered = sorted(tools.items(), key=lambda item: not set("*?") & set(item[0]))
     return [
@@ -85,7 +88,7 @@ class Agents:
         return sorted(self._agents.values(), key=lambda each: (each.name != first, each.name))
 
     def get(self, name: str | None = None) -> AgentInfo:
-        """An agent by its name; without one, the one that answers when nobody is named."""
+        """An agent by its name; without one, the default agent."""
         wanted = name or self._config.default_agent
         if wanted is None:
             wanted = BUILD if BUILD in self._agents else PLAN
@@ -94,11 +97,11 @@ class Agents:
         return self._agents[wanted]
 
     def rulebook(self, name: str | None = None, *, session: str | None = None) -> Rulebook:
-        """What an agent may do, in a session of this id, with what untrusted files of the project
-        say against it."""
+        """What an agent may do in a session of this id, with the restrictions of untrusted project
+        files."""
         agent = self.get(name)
         restrictions = (*self._config.restrictions, *self._of(agent.name).restrictions)
-        # What people said comes after what kedge says, and so counts more.
+        # The users' rules come after the defaults, and so take precedence.
         said = len(self._defaults)
         own = [] if session is None else own_outputs(self._data, session)
         return Rulebook((agent.permission[:said], own, agent.permission[said:]), restrictions)

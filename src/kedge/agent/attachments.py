@@ -1,8 +1,7 @@
-"""Attachments: puts what the files of a prompt hold beside them, as text that a model can read."""
+"""Attachments: puts the contents of a prompt's files beside them, as text that a model can read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -19,7 +18,6 @@ from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.timeline.declared import identified, known_blobs
 from kedge.engine.worktree_paths import named_paths
-from kedge.store.queries.changes import set_seen
 
 _FOLDER = "application/x-directory"
 _MOST_TEXT = 256 * 1024
@@ -27,11 +25,11 @@ _MOST_TEXT = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The parts of a prompt with what its files hold."""
+    """The parts of a prompt with the contents of its files."""
 
     parts: str | Sequence[Part | dict[str, Any]]
     seen: Sequence[tuple[bytes, str | None]] = ()
-    """What the session knows of files by that."""
+    """The contents that the session knows from them."""
     problems: Sequence[str] = ()
     """Why some of them could not be read."""
 
@@ -42,9 +40,9 @@ NOTHING = Attached("")
 async def attach(
     engine: Engine, session: Session, prompt: str | Sequence[Part | dict[str, Any]]
 ) -> Attached:
-    """Read what is attached to a prompt. A file that cannot be read is told of in its place."""
+    """Read the attachments of a prompt. A file that cannot be read is replaced by a note."""
     if not isinstance(prompt, list | tuple):
-        return Attached(prompt)  # text; whoever stores the prompt says if it is neither
+        return Attached(prompt)  # text; the code that stores the prompt rejects anything else
     call = _Attaching(engine, session)
     parts: list[Part | dict[str, Any]] = []
     problems: list[str] = []
@@ -63,13 +61,13 @@ async def attach(
 
 
 async def remember_seen(engine: Engine, session_id: str, attached: Attached) -> None:
-    """The session knows from now on what its attachments hold."""
+    """Record that the session knows the contents of its attachments."""
     if attached.seen:
-        await engine.store.write(partial(set_seen, session_id, attached.seen))
+        await engine.conversations.set_seen(session_id, attached.seen)
 
 
 class _Attaching(Call):
-    """A person shows files to the model: nobody has to be asked for that."""
+    """The user shows these files to the model, so no permission is needed."""
 
     def __init__(self, engine: Engine, session: Session) -> None:
         self._engine = engine
@@ -96,7 +94,7 @@ class _Attaching(Call):
         always: Sequence[str] = ("*",),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """It may."""
+        """Allowed."""
 
     async def reads(self, *paths: Path) -> None:
         if self._engine.settings.snapshots:
@@ -106,7 +104,7 @@ class _Attaching(Call):
 
 
 class _File(msgspec.Struct, tag_field="type", tag="file", frozen=True):
-    """What matters of an attachment here."""
+    """The relevant fields of an attachment."""
 
     mime: str
     url: str
@@ -121,7 +119,7 @@ def _file(given: object) -> _File | None:
     try:
         return msgspec.convert(given, _File)
     except msgspec.ValidationError:
-        return None  # whoever stores the prompt says what is wrong with it
+        return None  # the code that stores the prompt reports what is wrong with it
 
 
 async def _spelled_out(
@@ -156,7 +154,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _lines(query: str) -> dict[str, int]:
-    """The lines that an address asks for: `start` and `end`, counted from 1."""
+    """The range of lines in a URL: `start` and `end`, counted from 1."""
     found = {key: values[-1] for key, values in parse_qs(query).items()}
     if "start" not in found:
         return {}
@@ -169,7 +167,7 @@ def _lines(query: str) -> dict[str, int]:
 
 
 def _of_data(file: _File) -> list[dict[str, Any]]:
-    """An attachment that carries its content with it."""
+    """An attachment whose URL holds its content."""
     data = data_of(file.url)
     if data is None:
         raise ToolFailure("its data: address is broken.")

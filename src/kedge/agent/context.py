@@ -19,7 +19,7 @@ from kedge.engine.trust import Trusting
 from kedge.model.catalog import Catalog
 
 _MOST_CATALOGS = 64
-"""Directories whose models are remembered: anybody may ask for those of any directory."""
+"""Directories whose models are cached: clients may ask for those of any directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class Surroundings:
     agents: Agents
     is_git: bool
     last_model: MessageModel | None
-    """The one that the session was last prompted with."""
+    """The model of the session's last prompt."""
 
     @property
     def withheld(self) -> frozenset[str]:
-        """The variables that commands of the agent are not told."""
+        """The variables that are withheld from the agent's commands."""
         return self.catalog.key_variables() - {*self.config.keep_env}
 
     def chosen(
@@ -46,11 +46,11 @@ class Surroundings:
         *,
         is_asked: bool = True,
     ) -> "Choice":
-        """The agent and model of a prompt: as asked for, else as the agent wants, else the one that
-        the session had last, else the default.
+        """The agent and model of a prompt: as requested, else the agent's own, else the session's
+        last one, else the default.
 
-        Raises `ModelNotFound` for one that was asked for, or configured as the default, and is not
-        there; what is not to be answered needs none.
+        Raises `ModelNotFound` if the requested model, or the configured default, does not exist; a
+        prompt that is not to be answered needs no model.
         """
         who = self.agents.get(agent)
         notice = None
@@ -66,31 +66,32 @@ class Surroundings:
         return Choice(agent=who.name, model=found, notice=notice)
 
     def _usual(self, agent: AgentInfo) -> tuple[MessageModel, str | None]:
-        """The model if none was asked for, and what to say of it."""
+        """The model if none was requested, and the notice about it."""
         wanted = agent.model or self.last_model
         if wanted is None:
             return self._check(self._default()), None
         found, why = self.available(wanted)
         if why is None or found == self.last_model:
-            # Said once, by the prompt that changed the model of the session.
+            # The notice is given once, by the prompt that changes the session's model.
             return found, None
         whose = f"of the agent {agent.name}" if agent.model else "that this session had"
         return found, f"The model {whose} cannot be asked. {why}"
 
     def available(self, wanted: MessageModel) -> tuple[MessageModel, str | None]:
-        """A model that was chosen before; or the default and why, if it cannot be asked any more.
+        """A model that was chosen before; or the default and the reason, if it is no longer
+        available.
 
-        Raises `ModelNotFound` if neither is there.
+        Raises `ModelNotFound` if neither exists.
         """
         why = self.catalog.why_not(wanted.providerID, wanted.modelID)
         if why is None:
             return wanted, None
         if self.catalog.is_bare:
-            # The offline model would do as commands what was said to another one.
+            # The offline model would run as commands what was meant for another model.
             return self._check(wanted), None
         default = self._check(self._default())
         if (default.providerID, default.modelID) == (wanted.providerID, wanted.modelID):
-            # Its own answer says what is missing.
+            # Its own error says what is missing.
             return wanted, None
         name = f"{default.providerID}/{default.modelID}"
         return default, f"{why}{'' if why.endswith('?') else '.'} The default answers: {name}."
@@ -106,12 +107,12 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Who answers a prompt."""
+    """The agent and model that answer a prompt."""
 
     agent: str
     model: MessageModel
     notice: str | None
-    """What the person should know of it."""
+    """What the user should know about the choice."""
 
 
 def _last_model(info: SessionInfo) -> MessageModel | None:
@@ -136,8 +137,8 @@ def _named(model: object) -> MessageModel | None:
 
 
 class SurroundingsBook:
-    """The surroundings of every directory that was worked in; read anew at each prompt, so that a
-    changed configuration counts at once."""
+    """The surroundings of every directory in use; read again at each prompt, so that a changed
+    configuration takes effect at once."""
 
     def __init__(self, engine: Engine, environ: Mapping[str, str]) -> None:
         self._engine = engine
@@ -145,16 +146,17 @@ class SurroundingsBook:
         self._trusting = Trusting(engine.store, engine.clock)
         self._catalogs: dict[str, tuple[Config, Catalog]] = {}
         self._replaced: list[Catalog] = []
-        """Their models may still be speaking."""
+        """Their models may still be in use."""
 
     async def of(self, session: Session) -> Surroundings:
-        """The surroundings of a session, as they are now."""
+        """The current surroundings of a session."""
         directory, worktree = session.info.directory, session.worktree
         config = await self._trusting.config(directory, worktree, environ=self._environ)
         return self._made(directory, worktree, config, _last_model(session.info))
 
     async def at(self, directory: str, worktree: str) -> Surroundings:
-        """What can be read of the surroundings of a directory, which may be gone: to be shown."""
+        """The surroundings of a directory, as far as they can be read, even if it is gone: for
+        display only."""
         config = await self._trusting.readable_config(directory, worktree, environ=self._environ)
         return self._made(directory, worktree, config, None)
 
@@ -183,13 +185,13 @@ class SurroundingsBook:
         return catalog
 
     async def forget_replaced(self) -> None:
-        """Let go of the connections that belong to configurations of before."""
+        """Close the connections of replaced configurations."""
         replaced, self._replaced = self._replaced, []
         for catalog in replaced:
             await catalog.aclose()
 
     async def close(self) -> None:
-        """Let go of the connections to providers."""
+        """Close the connections to providers."""
         self._replaced += [catalog for _, catalog in self._catalogs.values()]
         self._catalogs = {}
         await self.forget_replaced()

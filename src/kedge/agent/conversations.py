@@ -1,4 +1,4 @@
-"""The conversations of sessions, read from the store once and kept between prompts."""
+"""The conversations of sessions, read from the store once and cached between prompts."""
 
 import asyncio
 from collections import OrderedDict
@@ -7,33 +7,33 @@ from contextlib import contextmanager
 from functools import partial
 
 from kedge.agent.model_input import Conversation, ModelTurn
+from kedge.domain.conversation import Growth, PlacedMessage
 from kedge.domain.messages import MessageWithParts
-from kedge.store.port import Store
-from kedge.store.queries.growth import Growth, PlacedMessage, conversation_growth
+from kedge.engine.conversation import Conversations
 
 _PAGE = 200
 _FEW = 20
-"""So many messages are converted on the event loop: a thread would take longer."""
+"""Up to this many messages are converted on the event loop: a thread would take longer."""
 
 
 class Histories:
-    """What is kept of sessions that nobody runs, the most recently used ones up to a limit."""
+    """A cache of the histories of idle sessions, the most recently used ones up to a limit."""
 
-    def __init__(self, store: Store, limit: int) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, limit: int) -> None:
+        self._conversations = conversations
         self._limit = limit
         self._kept: OrderedDict[str, History] = OrderedDict()
 
     @property
     def size(self) -> int:
-        """How many bytes are kept, about."""
+        """The approximate size of the cache in bytes."""
         return sum(each.size for each in self._kept.values())
 
     @contextmanager
     def of(self, session_id: str) -> Iterator["History"]:
         """The history of a session, for one run."""
-        # Taken out: no other run changes it meanwhile.
-        history = self._kept.pop(session_id, None) or History(self._store, session_id)
+        # Removed from the cache, so that no other run changes it meanwhile.
+        history = self._kept.pop(session_id, None) or History(self._conversations, session_id)
         try:
             yield history
         finally:
@@ -50,28 +50,28 @@ class Histories:
 
 
 class History:
-    """The conversation of a session: what has been read stays, as long as the log of events says
-    that it is still so. It does not matter which process wrote since."""
+    """The conversation of a session. Messages that were read are kept while the event log shows no
+    change to them, by any process."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._conversations = conversations
         self._session_id = session_id
         self._conversation = Conversation()
         self._rest: list[PlacedMessage] = []
         self._head: int | None = None
-        """Where the log ended when it was last read."""
+        """The end of the log when it was last read."""
         self.is_whole = True
-        """Whether nothing was broken off in the middle."""
+        """Whether no update was interrupted."""
 
     @property
     def size(self) -> int:
-        """How many bytes it takes, about."""
+        """Its approximate size in bytes."""
         return self._conversation.size
 
     async def turns(self, prompts: Collection[str]) -> tuple[ModelTurn, ...]:
-        """The conversation as it is now; `prompts` are being answered.
+        """The current conversation; `prompts` are being answered.
 
-        Those that wait to be taken up are left out, so that none is answered twice.
+        Waiting prompts are left out, so that none is answered twice.
         """
         self.is_whole = False
         answered = await self._read(prompts)
@@ -80,11 +80,11 @@ class History:
         return turns
 
     def prompt(self, id: str) -> MessageWithParts:
-        """A prompt that nobody has begun to answer, by its id."""
+        """A prompt by its id that no run has begun to answer."""
         return next(each.message for each in self._rest if each.message.info.id == id)
 
     async def _read(self, prompts: Collection[str]) -> frozenset[str]:
-        """Read what is new; gives the prompts that have answers of their own."""
+        """Read what is new; return the prompts that have answers of their own."""
         conversation = self._conversation
         while True:
             self._rest, answered = [], None
@@ -95,7 +95,7 @@ class History:
                 self._head = page.head
                 conversation.forget(page.updated, page.changed)
                 if conversation.pos < kept or (answered is not None and page.is_touched):
-                    break  # what was read of it is no longer so
+                    break  # what was read of it has changed
                 answered = page.answered
                 await self._take(page.messages, answered, prompts)
                 kept, more = conversation.pos, page.more
@@ -105,15 +105,9 @@ class History:
                 return answered
 
     async def _page(self, after: int, answered: frozenset[str] | None) -> Growth:
-        script = partial(
-            conversation_growth,
-            self._session_id,
-            after=after,
-            since=self._head,
-            limit=_PAGE,
-            answered=answered,
+        return await self._conversations.growth(
+            self._session_id, after=after, since=self._head, limit=_PAGE, answered=answered
         )
-        return await self._store.scan(script)
 
     async def _take(
         self, messages: Sequence[PlacedMessage], answered: Collection[str], prompts: Collection[str]

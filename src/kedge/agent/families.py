@@ -1,4 +1,5 @@
-"""Families of models, told by their names: what a model is told, and how it changes files."""
+"""Families of models, recognized by name: which instructions they get, and how they change
+files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,12 +19,12 @@ _NAMES: Mapping[Family, re.Pattern[str]] = {
     "gpt": re.compile(r"\b(chat)?gpt-|\bcodex\b|(^|[/:.])o[1-9](-|$)"),
     "gemini": re.compile(r"\bgemini\b"),
 }
-# They were made before models learned to write patches, or learned another way.
+# Made before models learned to write patches, or trained on another format.
 _WITHOUT_PATCHES = re.compile(r"gpt-(3|4|oss)")
 
 
 def family_of(model: ModelInfo) -> Family:
-    """Which family a model is of; what its provider calls it counts more than what people do."""
+    """The family of a model; the provider's name of the model takes precedence over the user's."""
     return _named(model)[0]
 
 
@@ -36,11 +37,11 @@ def edits_by_patch(model: ModelInfo) -> bool:
 def suited(tools: Mapping[str, Tool], model: ModelInfo) -> dict[str, Tool]:
     """The tools without those that a model should not change files with.
 
-    Only of kedge's own tools some are left out, and only where there are others for the same.
+    Leaves out only tools of kedge itself, and only if others do the same work.
     """
     given = list(tools.values())
     without: tuple[Tool, ...] = ()
-    # The offline model does what it is told, with any of them.
+    # The offline model runs what it is told with any of them.
     if model.providerID != OFFLINE:
         if not edits_by_patch(model):
             without = (apply_patch,) if edit in given else ()
@@ -50,7 +51,7 @@ def suited(tools: Mapping[str, Tool], model: ModelInfo) -> dict[str, Tool]:
 
 
 def _named(model: ModelInfo) -> tuple[Family, str]:
-    """The family, and the name that tells it."""
+    """The family, and the name it was recognized by."""
     for name in _names(model):
         for family, pattern in _NAMES.items():
             if pattern.search(name):

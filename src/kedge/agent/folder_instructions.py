@@ -1,7 +1,7 @@
-"""What people wrote down for models in a folder, told with the first file that is read there.
+"""Instruction files of folders, sent to the model with the first file that is read there.
 
-The system prompt has what stands above the session's directory. What stands elsewhere is told where
-it matters, and once in a session: the call that told it has it in its metadata.
+The system prompt has those above the session's directory. The others are sent where they apply,
+once in a session: the metadata of the call that sent one names it.
 """
 
 import asyncio
@@ -9,57 +9,56 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.agent.output_limit import first_lines
 from kedge.agent.system_prompt import CUT, INSTRUCTION_FILES, may_be_told, read_instructions
-from kedge.agent.tools.paths import printable
 from kedge.config.values import ToolOutputConfig
-from kedge.store.port import Store
-from kedge.store.queries.parts import loaded_files
+from kedge.domain.text import printable
+from kedge.engine.conversation import Conversations
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call
 
 _MAX_BYTES = 16 * 1024
-"""How much is told with one file."""
+"""How much is sent with one file."""
 _MARKS = 4
-"""Lines around what a file says."""
+"""Lines around the text of a file."""
 _OF_OTHERS = {".git", "node_modules"}
-"""Folders in which nobody writes for those who work on this project."""
+"""Folders whose instructions are not meant for work on this project."""
 
 
 @dataclass(slots=True)
 class Told:
-    """What is told with a file."""
+    """The instructions that are sent with a file."""
 
     files: list[str] = field(default_factory=list)
-    """Where it stands, for the call's metadata."""
+    """Their paths, for the call's metadata."""
     text: str = ""
 
     @property
     def lines(self) -> int:
-        """How many lines it takes."""
+        """How many lines they take."""
         return self.text.count("\n")
 
 
 class FolderInstructions:
-    """What is told in one run of a session."""
+    """The instructions that one run of a session sends."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
-        self._store = store
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._conversations = conversations
         self._session_id = session_id
         self._looking = asyncio.Lock()
         self._told: set[str] | None = None
-        """What the session was told, in this run and before; None until it matters."""
+        """What was sent in this session, in this run and before; None until it is needed."""
         self.in_system: Collection[str] = ()
-        """The real paths of what the system prompt has."""
+        """The real paths of the files that the system prompt has."""
 
     @contextmanager
     def claimed(self, files: Sequence[Path]) -> Iterator[None]:
-        """Tell these, if the block ends well: calls of one step read at the same time."""
+        """Mark these as sent, if the block ends normally: calls of one step read at the same
+        time."""
         assert self._told is not None
         names = {printable(file) for file in files}
         self._told |= names
@@ -70,7 +69,7 @@ class FolderInstructions:
             raise
 
     async def new(self, call: "Call", real: Path) -> list[Path]:
-        """The files that belong to a file at a real path and were not told yet, the outermost
+        """The files that apply to a file at a real path and were not sent yet, the outermost
         first."""
         directory, worktree = call.session.info.directory, call.session.worktree
         found = await asyncio.to_thread(_files, real, directory, worktree, self.in_system)
@@ -82,15 +81,15 @@ class FolderInstructions:
         return [each for each in found if shown[each] in unasked and printable(each) not in told]
 
     async def _known(self) -> set[str]:
-        # One call looks it up, however many read at the same time.
+        # One call does the look-up for all that read at the same time.
         async with self._looking:
             if self._told is None:
-                self._told = await self._store.scan(partial(loaded_files, self._session_id))
+                self._told = await self._conversations.loaded_files(self._session_id)
             return self._told
 
 
 def told_of(files: Sequence[Path], limit: ToolOutputConfig) -> Told:
-    """What files say, in at most half of what an output may have."""
+    """The texts of files, within half of an output's limit."""
     told = Told()
     for number, file in enumerate(files):
         text = read_instructions(file)

@@ -1,4 +1,4 @@
-"""The loop: step after step until the model has answered and nobody has asked anything more."""
+"""The loop: repeats steps until the model has answered and no further prompt waits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """What answers the prompts of a turn."""
+    """Answers the prompts of a turn."""
 
     turn: Turn
     surroundings: "Surroundings"
@@ -43,12 +43,12 @@ class Loop:
     folders: FolderInstructions
     histories: Histories
     on_first_step: Callable[[MessageWithParts, ModelInfo], None]
-    """Called beside the first request with the prompt and the model that it goes to."""
+    """Called beside the first request with the prompt and the model it goes to."""
     tell: Callable[[str], None]
-    """Says to those who listen what they should know."""
+    """Announces notices to subscribers."""
 
     async def run(self) -> None:
-        """Answer the prompt, and those that come meanwhile, until the session is given back."""
+        """Answer the prompt and those that come meanwhile, until the session is released."""
         with self.histories.of(self.turn.session.id) as history:
             while True:
                 await self._answer(history)
@@ -57,7 +57,7 @@ class Loop:
                 await self.turn.next_prompt()
 
     async def _answer(self, history: History) -> None:
-        """Answer the newest prompt; a model that fails ends the answer and not the run."""
+        """Answer the newest prompt; a failed model ends the answer, but not the run."""
         repeats = Repeats()
         done = 0
         goes_on = True
@@ -113,8 +113,8 @@ class Loop:
         return answering.goes_on
 
     def _model(self, *, is_first: bool) -> ModelInfo:
-        """The model that the prompt is for; who left one without a model gets the usual one, and
-        so does a prompt that waited while its model was taken out of the configuration."""
+        """The model of the prompt. A prompt stored without a model gets the usual one, and so does
+        one whose model was removed from the configuration while it waited."""
         around, wanted = self.surroundings, self.turn.model
         if wanted == NO_MODEL:
             wanted = around.chosen(self.turn.agent, None, None).model
@@ -182,8 +182,8 @@ class Loop:
 
 
 def _without_calls(request: ModelRequest) -> ModelRequest:
-    """The request of a last step: what it begins with stays as it was, so that it is read from the
-    provider's cache, and providers want to know the tools that were called."""
+    """The request of a last step: its beginning stays the same, so that it is read from the
+    provider's cache, and providers need the definitions of the tools that were called."""
     *before, last = request.turns
     said = Text(text=LAST_STEP)
     if isinstance(last, UserTurn):
@@ -194,7 +194,7 @@ def _without_calls(request: ModelRequest) -> ModelRequest:
 
 
 def _specs(tools: Mapping[str, Tool], info: ModelInfo) -> tuple[ToolSpec, ...]:
-    """What the model is told of the tools, if it can call any."""
+    """The tool definitions for the model, if it can call any."""
     if not info.capabilities.toolcall:
         return ()
     return tuple(tool.spec for tool in suited(tools, info).values())

@@ -1,7 +1,7 @@
 """The conversation so far, as the messages that are sent to the model.
 
-What stands for a message depends on what is stored and on nothing else: providers keep what they
-were sent before, as long as it begins with the same bytes.
+The form of a message depends only on what is stored: providers cache a request as long as it begins
+with the same bytes.
 """
 
 import re
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from kedge.agent.output_limit import limit_noted, shortened
 from kedge.agent.tools.images import data_of, mime_of
+from kedge.domain.conversation import PlacedMessage, PromptState
 from kedge.domain.messages import AssistantMessage, UserMessage
 from kedge.domain.parts import (
     FilePart,
@@ -30,26 +31,24 @@ from kedge.model.port import (
     ToolUse,
     UserTurn,
 )
-from kedge.store.queries.growth import PlacedMessage
-from kedge.store.queries.unanswered import PromptState
 
 _SPELLED_OUT = ("text/", "application/x-directory")
-"""Attachments whose content stands in text parts beside them."""
+"""Attachments whose content is in text parts beside them."""
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
 
 NO_WORDS = (Text(text="(There are no words in this message.)"),)
-"""What stands for a prompt with nothing in it: between two answers there must be something."""
+"""Stands for an empty prompt: there must be something between two answers."""
 
 NOT_RUN = "(This was not done: the process ended before it began, and it was not asked again.)"
-"""What stands for the answer to a prompt that nobody ran."""
+"""The answer to a prompt that was not run."""
 
 NOT_ANSWERED = "(This was not answered.)"
-"""What stands for an answer of which nothing is stored."""
+"""The answer to a prompt without a stored one."""
 
 NO_ANSWER = "(There was no answer.)"
-"""What stands for an answer without words and calls."""
+"""An answer without text and calls."""
 
 INTERRUPTED_BEFORE = "(Interrupted before an answer.)"
 INTERRUPTED_HERE = "(Interrupted here: the answer was not finished.)"
@@ -60,19 +59,19 @@ INTERRUPTED = "The tool was interrupted before it was done."
 
 _LONGEST_REASON = 200
 _SECRET = re.compile(r"(?=\S*\d)\S{20,}|\S+://\S+")
-"""What may be a key, or an address with one in it."""
+"""What may be a key, or a URL with one in it."""
 
 _READ_WITH_THE_NEXT = (PromptState.NOTE, PromptState.JOINED)
 
 _MESSAGE_OVERHEAD = 1024
-"""Bytes that a message takes beside its text, about."""
+"""The approximate size of a message beside its text, in bytes."""
 
 ModelTurn = UserTurn | AssistantTurn
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a conversation can be cut, and how it was there."""
+    """A position where a conversation can be cut, with its state there."""
 
     pos: int
     turns: int
@@ -84,30 +83,31 @@ class _End:
 
 
 class Conversation:
-    """A conversation as models know it: people and tools on one side, the model on the other.
+    """A conversation in the form of models: users and tools on one side, the model on the other.
 
-    It grows by whole messages, and keeps those that stay as they are whatever comes behind them.
+    It grows by whole messages, and keeps those that later messages cannot change.
     """
 
     def __init__(self) -> None:
         self._turns: list[ModelTurn] = []
         self._names = _CallNames()
         self._unsaid: AssistantTurn | None = None
-        """What is to be said before a person speaks again."""
+        """To be added before the next text of the user."""
         self._asked: Mapping[str, tuple[int, tuple[int, ...]]] = {}
-        """Where the words of prompts stand that are being answered: the turn, and what of it."""
+        """The positions of the texts of prompts that are being answered: the turn, and the items in
+        it."""
         self._prompts: dict[str, int] = {}
         self._answers: dict[str, int] = {}
         self._ends = [_End(-1, 0, None, 0, None, {}, 0)]
 
     @property
     def pos(self) -> int:
-        """The place of the last message that is kept."""
+        """The position of the last message that is kept."""
         return self._ends[-1].pos
 
     @property
     def size(self) -> int:
-        """How many bytes it takes, about."""
+        """Its approximate size in bytes."""
         return self._ends[-1].size
 
     def take(
@@ -116,10 +116,10 @@ class Conversation:
         answered: Collection[str],
         prompts: Collection[str] = (),
     ) -> list[PlacedMessage]:
-        """Keep what stays as it is whatever comes; gives the rest.
+        """Keep the messages that later ones cannot change; return the rest.
 
         `answered` are the prompts that have answers of their own among these messages or behind
-        them, `prompts` the messages that are being answered.
+        them, `prompts` those that are being answered.
         """
         size = self.size
         kept = 0
@@ -155,10 +155,10 @@ class Conversation:
         return tuple(turns)
 
     def forget(self, updated: Iterable[str], changed: Iterable[str]) -> None:
-        """Keep nothing from the first message on that is not what it was.
+        """Drop everything from the first changed message on.
 
-        `updated` says that a message was written apart from its parts. Of a prompt, the model is
-        told only those.
+        `updated` are messages that were written, apart from their parts. For prompts only the parts
+        are sent to the model.
         """
         places = [self._answers.get(id) for id in updated]
         places += [self._answers.get(id, self._prompts.get(id)) for id in changed]
@@ -177,7 +177,7 @@ class Conversation:
         return _End(pos, count, last, len(self._names), self._unsaid, self._asked, size)
 
     def _go_back(self) -> None:
-        """Be as it was after the last message that is kept."""
+        """Return to the state after the last message that is kept."""
         end = self._ends[-1]
         del self._turns[end.turns :]
         if end.last is not None:
@@ -191,18 +191,19 @@ class Conversation:
         answered: Collection[str],
         prompts: Collection[str],
     ) -> Iterator[tuple[list[PlacedMessage], bool]]:
-        """Each answer behind what was said before it, and whether all up to there is settled; at
-        the end what nobody has answered. Prompts that wait for a run are left out.
+        """Group each answer with the prompts before it, and say whether everything up to there is
+        settled; the unanswered prompts come at the end. Prompts that wait for a run are left out.
 
-        A prompt that came while another one was answered stands behind that answer, and not before
-        words that were said without knowing it. One that was told that nobody runs it, at whatever
-        moment, stands before the next one.
+        A prompt that came while another one was answered stands behind that answer, as the answer
+        was given without knowing it. One with an answer that says that it was not run stands before
+        the next one, whenever that answer was written.
         """
         places = {each.message.info.id: each.pos for each in messages}
         held: list[PlacedMessage] = []
         told: list[PlacedMessage] = []
         doubtful = -1
-        """A prompt up to here may yet be answered, though an answer to something else follows."""
+        """Prompts up to this position may yet be answered, though an answer to another prompt
+        follows."""
         for each in messages:
             info = each.message.info
             if isinstance(info, UserMessage):
@@ -265,14 +266,14 @@ class Conversation:
         if results:
             self._hear(results)
         if info.error is not None:
-            # Else the model would do what was asked then with what is asked now.
+            # Otherwise the model would act on that prompt together with the next one.
             self._say(_note(_reason(info.error, has_begun=bool(said)), model))
             self._asked = {}
         self._unsaid = None if said or info.error else _note(NO_ANSWER, model)
 
     def _hear(self, heard: tuple[Text | Media | ToolResult, ...]) -> int:
-        """Add to what comes between two answers, which is one turn whoever said it; tells how much
-        of it there was before."""
+        """Add to the turn between two answers, which is one turn for users and tools; return its
+        length before."""
         if not self._turns or not isinstance(last := self._turns[-1], UserTurn):
             self._turns.append(UserTurn(content=heard))
             return 0
@@ -284,7 +285,7 @@ class Conversation:
     def _say(self, turn: AssistantTurn) -> None:
         """Add an answer; two in a row are one turn."""
         if not self._turns:
-            # Providers want a person to begin.
+            # Providers want the user to begin.
             self._hear(NO_WORDS)
         last = self._turns[-1]
         if isinstance(last, UserTurn):
@@ -292,7 +293,7 @@ class Conversation:
             return
         before = last.content
         if last.model != turn.model:
-            # A thought goes back only to the model that had it.
+            # Reasoning is sent back only to the model it came from.
             before = tuple(item for item in before if not isinstance(item, Reasoning))
         self._turns[-1] = AssistantTurn(content=before + turn.content, model=turn.model)
 
@@ -300,7 +301,7 @@ class Conversation:
 def turns_of(
     messages: Sequence[PlacedMessage], prompts: Collection[str] = ()
 ) -> tuple[ModelTurn, ...]:
-    """The conversation of messages that are all there are; `prompts` are being answered."""
+    """The conversation of a complete list of messages; `prompts` are being answered."""
     answers = (each.message.info for each in messages)
     answered = {info.parentID for info in answers if isinstance(info, AssistantMessage)}
     return Conversation().turns(messages, answered, prompts)
@@ -309,7 +310,7 @@ def turns_of(
 def _precedes(
     prompt: PlacedMessage, parent: str, asked: int | None, answered: Collection[str]
 ) -> bool:
-    """Whether a prompt comes before an answer to the prompt `parent`, whose place is `asked`."""
+    """Whether a prompt comes before an answer to the prompt `parent`, whose position is `asked`."""
     id = prompt.message.info.id
     if prompt.state > 0:
         return False  # no run has begun to answer it
@@ -324,7 +325,7 @@ def _note(text: str, model: str) -> AssistantTurn:
 
 
 def _reason(error: Failure, *, has_begun: bool) -> str:
-    """Why there is no answer, or no whole one; short, and without what nobody else may know."""
+    """Why there is no answer, or only a partial one; short, and without secrets."""
     if is_not_run(error):
         return NOT_RUN
     if is_aborted(error):
@@ -337,7 +338,7 @@ def _reason(error: Failure, *, has_begun: bool) -> str:
 
 
 def _marked(turn: ModelTurn, items: Collection[int]) -> UserTurn:
-    """A turn of which some words are the prompt that is being answered."""
+    """A turn in which some items are the prompt that is being answered."""
     assert isinstance(turn, UserTurn)
     return UserTurn(
         content=tuple(
@@ -348,7 +349,7 @@ def _marked(turn: ModelTurn, items: Collection[int]) -> UserTurn:
 
 
 def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
-    """What a prompt says, each with whether a person typed it."""
+    """The content of a prompt, each item with whether the user typed it."""
     for part in parts:
         match part:
             case TextPart(text=text, ignored=ignored) if text.strip() and not ignored:
@@ -359,7 +360,7 @@ def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
 
 
 class _CallNames:
-    """Names of calls as every provider takes them, whichever model made them up."""
+    """Names of calls that every provider accepts, whichever model made them."""
 
     def __init__(self) -> None:
         self._given: dict[str, None] = {}
@@ -368,12 +369,12 @@ class _CallNames:
         return len(self._given)
 
     def forget_from(self, count: int) -> None:
-        """Be as it was when it had given so many."""
+        """Return to the state after so many names."""
         while len(self._given) > count:
             self._given.popitem()
 
     def of(self, part: ToolPart) -> tuple[str, str]:
-        """The id of a call, which no other of the conversation has, and the name of its tool."""
+        """The id of a call, unique in the conversation, and the name of its tool."""
         id, number = part.callID, len(self._given)
         # Some servers number the calls of each answer anew.
         while id in self._given or not id:
@@ -401,7 +402,7 @@ def _of_model(
                 )
                 results.append(_result(part, id, name))
     if not results and not any(isinstance(each, Text) for each in said):
-        # Providers refuse a thought that nothing follows.
+        # Providers refuse reasoning that nothing follows.
         return (), ()
     return tuple(said), tuple(results)
 
@@ -421,8 +422,8 @@ def _result(part: ToolPart, id: str, name: str) -> ToolResult:
 
 
 def media_of(part: FilePart) -> Media | None:
-    """What an attachment holds, if it carries its content with it."""
+    """The content of an attachment whose URL holds it."""
     data = data_of(part.url)
     if data is None or mime_of(data) is None:
-        return None  # whatever it is called, no provider takes it
+        return None  # no provider accepts it, whatever its type
     return Media(mime=part.mime, data=data, filename=part.filename)

@@ -1,7 +1,7 @@
-"""How much of an output is stored, shown to clients and sent to a model.
+"""Limits on how much of an output is stored, shown to clients and sent to a model.
 
-Of commands both ends are shown, and more of the end, where programs say what came of their work; of
-all else the beginning. What kedge says about an output stands beside it and is not counted.
+Of commands both ends are shown, and more of the end, where programs report their results; of
+everything else the beginning. kedge's own notes on an output are not counted.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ import msgspec
 from kedge.config.values import Config, ToolOutputConfig
 
 LARGEST = 2**20
-"""The most bytes that can be configured: all of them are in memory, in events and in requests."""
+"""The largest limit that can be configured: the whole output is in memory, in events and in
+requests."""
 NOTES_BYTES = 8 * 1024
 NOTES_LINES = 64
-"""How much there may be beside an output: two notes, with paths in them."""
+"""The room for notes beside an output: two notes, with paths in them."""
 
 DEFAULT = ToolOutputConfig()
 _NOTED = "outputLimit"
 
 
 def limit_of(config: Config) -> ToolOutputConfig:
-    """What holds by a configuration."""
+    """The configured limit."""
     given = config.tool_output
     return ToolOutputConfig(
         max_bytes=min(given.max_bytes, LARGEST), max_lines=min(given.max_lines, LARGEST)
@@ -30,7 +31,7 @@ def limit_of(config: Config) -> ToolOutputConfig:
 
 
 def fits(text: str, limit: ToolOutputConfig) -> bool:
-    """Whether nothing of a text has to be left out."""
+    """Whether a text fits without leaving anything out."""
     if len(text) > limit.max_bytes or text.count("\n") > limit.max_lines:
         return False
     data = text.encode("utf-8", "replace")
@@ -38,19 +39,19 @@ def fits(text: str, limit: ToolOutputConfig) -> bool:
 
 
 def with_notes(limit: ToolOutputConfig) -> ToolOutputConfig:
-    """The limit of an output that has been cut before, or that says by itself how it goes on."""
+    """The limit for an output that was cut before, or that says itself how it goes on."""
     return ToolOutputConfig(
         max_bytes=limit.max_bytes + NOTES_BYTES, max_lines=limit.max_lines + NOTES_LINES
     )
 
 
 def head_of(limit: ToolOutputConfig) -> ToolOutputConfig:
-    """How much is shown of the beginning where both ends are."""
+    """How much is shown of the beginning if both ends are shown."""
     return ToolOutputConfig(max_bytes=limit.max_bytes // 4, max_lines=limit.max_lines // 4)
 
 
 def tail_of(limit: ToolOutputConfig) -> ToolOutputConfig:
-    """How much is shown of the end where both ends are."""
+    """How much is shown of the end if both ends are shown."""
     head = head_of(limit)
     return ToolOutputConfig(
         max_bytes=limit.max_bytes - head.max_bytes, max_lines=limit.max_lines - head.max_lines
@@ -58,14 +59,13 @@ def tail_of(limit: ToolOutputConfig) -> ToolOutputConfig:
 
 
 def note_limit(text: str, limit: ToolOutputConfig) -> dict[str, Any]:
-    """What is noted with an output that is longer than it would be by default."""
+    """The limit to store with an output that is longer than the default limit."""
     is_usual = fits(text, with_notes(DEFAULT))
     return {} if is_usual else {_NOTED: msgspec.structs.asdict(limit)}
 
 
 def limit_noted(metadata: Mapping[str, Any]) -> ToolOutputConfig:
-    """The limit that held when an output was stored; the default one, if an older kedge stored it,
-    which had none."""
+    """The limit when an output was stored; the default for older versions, which had no setting."""
     try:
         return msgspec.convert(metadata.get(_NOTED, {}), ToolOutputConfig)
     except msgspec.ValidationError:
@@ -73,9 +73,10 @@ def limit_noted(metadata: Mapping[str, Any]) -> ToolOutputConfig:
 
 
 def shortened(text: str, limit: ToolOutputConfig = DEFAULT) -> str:
-    """An output as a model is sent it, cut if an older kedge stored more than the limit.
+    """An output as it is sent to a model, cut if an older version stored more than the limit.
 
-    That depends on what is stored and on nothing else: providers keep what they were sent before.
+    This depends only on what is stored: providers cache a request as long as it begins with the
+    same bytes.
     """
     if fits(text, with_notes(limit)):
         return text
@@ -89,18 +90,18 @@ def shortened(text: str, limit: ToolOutputConfig = DEFAULT) -> str:
 
 
 def left_out(*, lines: int, size: int) -> str:
-    """What stands where something was left out."""
+    """The text in place of what was left out."""
     return f"...{lines} lines truncated..." if lines > 0 else f"...{size} bytes truncated..."
 
 
 def count_lines(data: bytes | bytearray) -> int:
-    """How many lines there are; the last needs no end."""
+    """The number of lines; the last one needs no line end."""
     return data.count(b"\n") + bool(data and not data.endswith(b"\n"))
 
 
 def first_lines(data: bytes, limit: ToolOutputConfig) -> bytes:
-    """The beginning of UTF-8 text that is within the limit: whole lines, unless most of the room
-    would be left empty by that."""
+    """The beginning of UTF-8 text within the limit: whole lines, unless that would leave most of
+    the room empty."""
     piece = data[: limit.max_bytes]
     end = 0
     for _ in range(limit.max_lines):
@@ -112,13 +113,13 @@ def first_lines(data: bytes, limit: ToolOutputConfig) -> bytes:
         return piece[:end]
     if len(piece) == len(data):
         return piece
-    # The last character may have its end in what is left out.
+    # The end of the last character may be cut off.
     return piece.decode("utf-8", "ignore").encode() if 2 * end < limit.max_bytes else piece[:end]
 
 
 def last_lines(data: bytes, limit: ToolOutputConfig) -> bytes:
-    """The end of UTF-8 text that is within the limit: whole lines, unless most of the room would be
-    left empty by that."""
+    """The end of UTF-8 text within the limit: whole lines, unless that would leave most of the room
+    empty."""
     piece = data[max(0, len(data) - limit.max_bytes) :]
     start = len(piece) - piece.endswith(b"\n")
     for _ in range(limit.max_lines):
@@ -136,7 +137,7 @@ def last_lines(data: bytes, limit: ToolOutputConfig) -> bytes:
 
 
 def first_character(data: bytes | bytearray) -> int:
-    """Where the first character begins, after what may be left of one before it."""
+    """The index of the first whole character, after the rest of a cut one."""
     start = 0
     while start < min(4, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

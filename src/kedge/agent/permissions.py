@@ -1,4 +1,4 @@
-"""Whether a call of a tool may do what it wants: by the rules, or by a person who is asked."""
+"""Decides whether a tool call is permitted: by the rules, or by asking the user."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from kedge.domain.questions import QuestionInfo
 
 _MOST_RULES = 20
 _LONGEST_TEXT = 64 * 1024
-"""Characters of each text that people are shown with a request."""
+"""Characters of each text in a permission request."""
 
 
 class PermissionDenied(ToolFailure):
-    """A rule forbids it; the model hears which, and goes on."""
+    """A rule denies the call; the model gets the rule, and goes on."""
 
     def __init__(self, permission: str, text: str, rules: Sequence[PermissionRule]) -> None:
         told = wire.encode(list(rules[-_MOST_RULES:]))
@@ -28,7 +28,7 @@ class PermissionDenied(ToolFailure):
 
 
 class PermissionCorrected(ToolFailure):
-    """A person said no, and what to do instead; the model hears it, and goes on."""
+    """The user rejected the call with a message; the model gets it, and goes on."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -38,7 +38,7 @@ class PermissionCorrected(ToolFailure):
 
 
 class PermissionRejected(Exception):
-    """A person said no, and the turn ends."""
+    """The user rejected the call, and the turn ends."""
 
     def __init__(
         self, message: str = "The user rejected permission to use this specific tool call."
@@ -47,14 +47,14 @@ class PermissionRejected(Exception):
 
 
 class QuestionDismissed(PermissionRejected):
-    """A person does not want to answer, and the turn ends."""
+    """The user dismissed a question, and the turn ends."""
 
 
 class Permissions:
     """Decides about the calls of a turn.
 
-    The rules are those of the agent, then those that the session has at the moment of the call.
-    What was allowed for good answers where they ask, and never where they deny.
+    The rules are those of the agent, then those of the session at the moment of the call.
+    Permissions that were allowed for good answer where the rules ask, never where they deny.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Permissions:
         self.withheld = withheld
         self._rulebook = rulebook
         self._firm = firm
-        """Permissions that are asked for each time, whatever was allowed for good."""
+        """Permissions that are asked for each time, even if they were allowed for good."""
 
     async def permission(
         self,
@@ -74,7 +74,7 @@ class Permissions:
         metadata: Mapping[str, Any],
         call: Call,
     ) -> None:
-        """Return when the call may do all of it; raise when it may not."""
+        """Return when the whole call is permitted; raise when it is not."""
         own, allowed = await call.engine.asks.rules(call.session.id)
         rulebook = self._rulebook.plus(own)
         open = []
@@ -89,8 +89,8 @@ class Permissions:
             await self._ask(permission, open, () if is_firm else always, metadata, call)
 
     async def forbid(self, permission: str, texts: Iterable[str], *, call: Call) -> list[str]:
-        """Raise if a rule denies one of the texts; nobody is asked about the others. Gives those
-        that could be what a rule denies, because nobody understands them."""
+        """Raise if a rule denies one of the texts, without asking about the others. Returns those
+        that a rule may deny, as their meaning is not certain."""
         own, _ = await call.engine.asks.rules(call.session.id)
         rulebook = self._rulebook.plus(own)
         doubtful = []
@@ -102,7 +102,7 @@ class Permissions:
         return doubtful
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
-        """Those of the texts for which nobody has to be asked."""
+        """The texts that need no answer of the user."""
         own, allowed = await call.engine.asks.rules(call.session.id)
         rulebook = self._rulebook.plus(own)
         actions = {text: rulebook.decide(permission, text).action for text in texts}
@@ -135,7 +135,7 @@ class Permissions:
         raise PermissionRejected
 
     async def question(self, questions: Sequence[QuestionInfo], *, call: Call) -> list[list[str]]:
-        """The answers of a person, for each question those that were chosen."""
+        """The user's answers: for each question the chosen labels."""
         try:
             return await call.engine.asks.question(call.step.turn, questions, tool=_reference(call))
         except QuestionRejected as error:
@@ -147,7 +147,7 @@ def _reference(call: Call) -> ToolCallRef:
 
 
 def _shown(value: object) -> object:
-    """What people are shown with a request, without what is too long to be looked at."""
+    """The metadata of a request for the user, without what is too long to read."""
     match value:
         case str():
             return _shortened(value, _LONGEST_TEXT)

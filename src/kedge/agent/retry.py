@@ -1,4 +1,4 @@
-"""When to ask a model again that failed, and when to stop one that repeats itself."""
+"""Decides when to repeat a failed model request, and when to stop a model that repeats itself."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from kedge.model.port import ModelFailure
 
 
 class Retries:
-    """The attempts of one step: how many, what they died of, and how long nothing came."""
+    """The attempts of one step: how many, how they failed, and how long there was silence."""
 
     def __init__(self, settings: AgentSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._clock = clock
-        """Seconds from any point on, so that a machine that slept has lost no time."""
+        """Seconds from any starting point; sleep of the machine does not count as lost time."""
         self._since = clock()
         self._lost = 0.0
-        """Seconds in which nothing came, or nothing was asked."""
+        """Seconds of silence and of waiting between attempts."""
         self._setbacks: Counter[str] = Counter()
 
     @property
@@ -27,17 +27,17 @@ class Retries:
         return self._setbacks.total() + 1
 
     def listen(self) -> None:
-        """Silence begins: the model was asked, or has said something."""
+        """Start counting silence: the model was asked, or has just sent something."""
         self._since = self._clock()
 
     def stop(self) -> None:
-        """The silence has ended with a failure; what tools and people take now does not count."""
+        """End the silence with a failure; time of tools and users after that does not count."""
         self._lost += self._clock() - self._since
 
     def wait_after(self, failure: ModelFailure, *, is_followed: bool = False) -> float | None:
-        """Count the failure of the current attempt: seconds to wait, or None to give up.
+        """Count the failure of the current attempt: return the seconds to wait, or None to give up.
 
-        One that `is_followed` by the next step is not made again, however many there were.
+        With `is_followed` the next step comes instead of a repetition, so the limits do not apply.
         """
         attempt = self.attempt
         self._setbacks[failure.setback] += 1
@@ -72,14 +72,14 @@ class Retries:
 
 
 class Repeats:
-    """How often the same tool was called with the same input in a row."""
+    """Counts how often the same tool was called with the same input in a row."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str] | None = None
         self._count = 0
 
     def count(self, name: str, input: Mapping[str, Any]) -> int:
-        """A call is about to be made; gives how many times in a row it is made now."""
+        """Count a call that is about to be made; return how many times in a row it is made now."""
         call = (name, wire.encode(dict(sorted(input.items()))))
         self._count = self._count + 1 if call == self._last else 1
         self._last = call

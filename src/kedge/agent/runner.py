@@ -1,5 +1,5 @@
-"""Runs the turns of an agent, each in a task of its own, so that a caller may go away while its
-turn goes on."""
+"""Runs the turns of an agent, each in a task of its own, so that a turn goes on without its
+caller."""
 
 import asyncio
 import logging
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
 from kedge.agent.attachments import NOTHING, Attached, remember_seen
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import AgentClosed, InvalidInput, KedgeError, SessionBusy, TurnAborted
 from kedge.domain.events import SessionDeleted, SessionStatusChanged
 from kedge.domain.messages import MessageModel, OutputFormat
@@ -17,14 +18,12 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-from kedge.store.queries.prompts import ask_again, waiting_prompts
-from kedge.store.queries.unanswered import PromptState
 
 _log = logging.getLogger(__name__)
 
 
 class RunningTurns:
-    """Everything that an agent has at work."""
+    """The running turns and other tasks of an agent."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -33,16 +32,16 @@ class RunningTurns:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is at work."""
+        """Whether nothing runs."""
         return not self._tasks
 
     def check_open(self) -> None:
-        """Refuse to begin anything more once the agent is closed."""
+        """Refuse to start anything once the agent is closed."""
         if self._closed:
             raise AgentClosed
 
     async def close(self) -> None:
-        """Abort what runs."""
+        """Abort everything that runs."""
         self._closed = True
         while self._tasks:
             tasks = list(self._tasks)
@@ -51,7 +50,7 @@ class RunningTurns:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have something done, whoever waits for it."""
+        """Run something in a task of its own, independent of callers."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -67,12 +66,12 @@ class RunningTurns:
         takes_up: bool,
         attached: Attached = NOTHING,
     ) -> asyncio.Task[None]:
-        """Begin a turn; gives the task that runs it, when it has the session."""
+        """Start a turn; return its task once it has the session."""
         self.check_open()
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # A handle of its own: the turn keeps it up to date.
         own = Session(self._engine, session.info)
-        # A command of a person is run by nobody else.
+        # A user's command is run by no other process.
         state = PromptState.TAKEN if takes_up else PromptState.TAKEN_LAST
         turn = Turn(self._engine, own, prompt, takes_up=takes_up, state=state)
         running = self.spawn(self._turn(turn, work, attached, begun))
@@ -81,7 +80,7 @@ class RunningTurns:
         try:
             await asyncio.shield(begun)
         except asyncio.CancelledError:
-            # Whoever asked is gone; the turn is not.
+            # The caller is gone; the turn is not.
             begun.add_done_callback(_forget)
             raise
         return running
@@ -100,7 +99,7 @@ class RunningTurns:
                     begun.set_result(None)
                 await work(turn)
         except TurnAborted:
-            # It is recorded, and whoever aborted knows.
+            # The abort is recorded, and its caller knows.
             if not begun.done():
                 begun.set_result(None)
         except BaseException as error:
@@ -126,11 +125,11 @@ def _log_failure(task: asyncio.Task[Any]) -> None:
 
 
 _LOOK = 0.05
-"""Seconds between two looks at a session, or a prompt, that somebody else seems to have."""
+"""Seconds between two checks of a session, or a prompt, that another process seems to have."""
 
 
 class Following:
-    """Sees to it that prompts are answered, by whichever run."""
+    """Makes sure that prompts are answered, by any run."""
 
     def __init__(
         self, engine: Engine, running: RunningTurns, answer: Callable[[Turn], Awaitable[None]]
@@ -142,7 +141,7 @@ class Following:
     async def answered(
         self, session: Session, prompt: Prompt, attached: Attached
     ) -> asyncio.Task[None]:
-        """Begin to answer, or leave the prompt to what runs; the task is done when it is
+        """Begin to answer, or leave the prompt to the current run; the task is done when it is
         answered."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._engine.settings.stop_patience
@@ -157,43 +156,34 @@ class Following:
                     await remember_seen(self._engine, session.id, attached)
                     return self._running.spawn(self._follow(session, prompt.message.id))
                 if not isinstance(await session.status(), Idle):
-                    # A revert has it; nobody can tell for how long.
+                    # A revert has it, for an unknown time.
                     await self._idle(session, cursor)
                 elif loop.time() > deadline:
-                    # Not given back just now: a revert was left unfinished, and may not be touched.
+                    # Not just being released: a revert was left unfinished, and the session may not
+                    # be used.
                     raise
                 else:
                     await asyncio.sleep(_LOOK)
 
     async def answered_once(self, session: Session, id: str) -> asyncio.Task[None]:
-        """Follow a prompt that is stored already; it is taken up if nobody ever did."""
-        await self._engine.runs.end_dead_run(session.id)
-        again = partial(
-            ask_again,
-            session.id,
-            id,
-            self._engine.ids,
-            is_alive=self._engine.runs.alive_in(session.id),
-            now=self._engine.clock.now(),
-        )
-        await self._engine.store.write(again)
+        """Wait for the answer to a prompt that is stored already; answer it if no run ever did."""
+        await self._engine.conversations.ask_again(session.id, id)
         return self._running.spawn(self._follow(session, id))
 
     async def _follow(self, session: Session, id: str) -> None:
         """Wait until a prompt that was left to another run is answered; if that run ends without
-        having taken it up, answer it."""
+        having accepted it, answer it."""
         while True:
             cursor = await self._engine.events.head()
             if not isinstance(await session.status(), Idle):
                 await self._idle(session, cursor)
                 continue
-            waiting = await self._engine.store.read(partial(waiting_prompts, session.id))
-            if id not in [each.id for each in waiting]:
+            if not await self._engine.conversations.is_waiting(session.id, id):
                 return
             try:
                 running = await self._running.start(session, None, self._answer, takes_up=True)
             except (SessionBusy, NothingWaits):
-                # Somebody else is about to answer it; or fails to, and then nothing is heard.
+                # Another process is about to answer it; if that fails, there is no event.
                 await asyncio.sleep(_LOOK)
             else:
                 await running
@@ -210,41 +200,40 @@ def _is_idle(properties: object) -> bool:
 
 
 PromptParts: TypeAlias = str | Sequence[Part | dict[str, Any]]
-"""A prompt: text, or parts, or plain objects that have their shape."""
+"""A prompt: text, or parts, or plain objects of the same shape."""
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What may be said with a prompt that is to be answered; the rest is the configuration's to
-    say."""
+    """Options of a prompt that is to be answered; by default the configuration decides."""
 
     agent: str | None
     model: MessageModel | str | None
     """The model, or `provider/model`."""
     variant: str | None
     system: str | None
-    """Added to what the model is told before the conversation."""
+    """Added to the system prompt."""
     tools: dict[str, bool] | None
     """Tools to leave out, or `"*": False` and those to keep."""
     format: OutputFormat | None
     message_id: str | None
-    """A prompt that is there already is not asked again."""
+    """A prompt that exists already is not asked again."""
 
 
 class PromptOptions(AnswerOptions, total=False):
-    """What may be said with any prompt."""
+    """Options of any prompt."""
 
     no_reply: bool
     """Only store the prompt."""
 
 
 def check_session(session: object) -> None:
-    """Refuse what is no session."""
+    """Refuse an argument that is not a session."""
     if not isinstance(session, Session):
         raise InvalidInput("give a session, as engine.sessions.get(id) does", field="session")
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Refuse options that a prompt does not have."""
+    """Refuse unknown options."""
     if unknown_ones := sorted(set(options) - set(PromptOptions.__annotations__)):
         known = ", ".join(sorted(PromptOptions.__annotations__))
         wrong = ", ".join(unknown_ones)

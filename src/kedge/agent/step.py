@@ -1,4 +1,4 @@
-"""One step of the loop: asks the model once, and starts the tool calls it asks for while it still
+"""One step of the loop: sends one request to the model, and starts its tool calls while it still
 streams."""
 
 import asyncio
@@ -59,14 +59,14 @@ class LimitedOutput:
     text: str
     is_cut: bool = False
     path: Path | None = None
-    """Where all of it is, if something was left out and could be kept."""
+    """The file with the whole output, if something was left out and could be saved."""
 
 
 async def limited(text: str, call: Call, *, has_notes: bool = False) -> LimitedOutput:
-    """The output, or its beginning and where the rest of it is.
+    """The output, or its beginning and where the rest is.
 
-    `has_notes` is for tools that see to the limit themselves: their own words about that have room
-    beside it.
+    `has_notes` is for tools that apply the limit themselves: there is room for their own notes
+    about that.
     """
     if fits(text, with_notes(call.limit) if has_notes else call.limit):
         return LimitedOutput(text)
@@ -91,22 +91,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What a step is made with."""
+    """What a step needs."""
 
     model: Model
     tools: Mapping[str, Tool]
-    """Those that the model may call now."""
+    """The tools that the model may call now."""
     asker: Asker
     settings: AgentSettings
     repeats: Repeats
     limit: ToolOutputConfig
     """How much of an output is stored and sent."""
     folders: FolderInstructions
-    """What people wrote down where files are read."""
+    """The instruction files of folders."""
 
 
 class Answering:
-    """The model's answer in the making."""
+    """The model's answer while it is received."""
 
     def __init__(self, beginning: StepStart, request: ModelRequest, means: Means) -> None:
         self._beginning = beginning
@@ -118,18 +118,18 @@ class Answering:
         self._calls: dict[str, ToolCall] = {}
         """Announced, and not yet called."""
         self._parts: list[str] = []
-        """What this attempt has said so far, tool calls apart."""
+        """The parts that this attempt has stored so far, without tool calls."""
         self._worked = False
         self.was_rejected = False
-        """Whether somebody does not want the agent to go on."""
+        """Whether the user does not want the agent to go on."""
 
     @property
     def goes_on(self) -> bool:
-        """Whether the model has to hear what came of its calls."""
+        """Whether the model needs another step for the results of its calls."""
         return self._worked and not self.was_rejected
 
     async def run(self) -> None:
-        """Ask until there is an answer; raises `ModelFailure` when there is none to be had."""
+        """Ask until there is an answer; raises `ModelFailure` when there is none."""
         turn = self._step.turn
         retries = Retries(self._means.settings, asyncio.get_running_loop().time)
         while failure := await self._attempt(retries):
@@ -143,7 +143,7 @@ class Answering:
             await turn.retrying(attempt, str(failure), next)
             await asyncio.sleep(wait)
             if self._worked:
-                # What the tools did stands. The next request tells the model of it.
+                # The effects of the tools stay. The next request tells the model about them.
                 self._step.finish = "tool-calls"
                 self._step.tokens, self._step.cost = failure.tokens, failure.cost
                 return
@@ -212,7 +212,7 @@ class Answering:
                 self._step.cost = event.cost
 
     async def _speaking(self, *, thinks: bool) -> Stream:
-        """The stream of text or of thoughts; one that says nothing is never opened."""
+        """The stream of text or reasoning; it is opened with the first piece."""
         if self._stream is None or self._thinks is not thinks:
             await self._fall_silent()
             stream = self._step.think() if thinks else self._step.speak()
@@ -250,7 +250,7 @@ class Answering:
                 await _fail(call, f"{type(error).__name__}: {error}", seen)
 
     async def _done(self, call: ToolCall, output: Output, seen: Call) -> None:
-        # Checked here: what a tool gave back and cannot be stored is an error of the tool.
+        # Checked here: an output that cannot be stored is an error of the tool.
         text, title = check_text(output.text, "text"), check_text(output.title, "title")
         metadata = wire.convert(dict(output.metadata), dict[str, Any])
         attachments = check_values(output.attachments, FilePart, "attachments")
@@ -279,12 +279,12 @@ class Answering:
 
 
 async def _fail(call: ToolCall, why: str, seen: Call) -> None:
-    """The model is sent an error as it is sent an output, so it is no longer than one."""
+    """An error is sent to the model as an output is, so the same limit applies."""
     call.fail((await limited(why, seen)).text)
 
 
 def _filled(call: ToolCall, event: ToolCalled) -> str | None:
-    """Give a call what the model said of it; what is wrong with that, if anything is."""
+    """Set the input of a call; return what is wrong with it, if anything is."""
     if event.metadata:
         call.note(event.metadata)
     if event.input is None:

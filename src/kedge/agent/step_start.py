@@ -1,8 +1,8 @@
-"""A step that may begin while its model is asked already.
+"""Begins a step while its model request already runs.
 
-The first snapshot of a large worktree takes as long as a model needs for its first word. Nothing of
-the answer is heard, and no tool is called, before the step has begun. Everywhere else a step begins
-first: then whoever is asked is always known to have been.
+The first snapshot of a large worktree takes as long as a model needs for its first word. No part of
+the answer is stored, and no tool is called, before the step has begun. In all other cases the step
+begins first: then it is always recorded that the model was asked.
 """
 
 import asyncio
@@ -14,12 +14,13 @@ from kedge.engine.steps import Step
 
 
 class StepStart:
-    """Enters a step, beside the block if that takes long, and leaves it with the block."""
+    """Enters a step, concurrently with the block if that takes long, and leaves it with the
+    block."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
         self._entering: asyncio.Task[Step] | None = None
-        """While it is entered beside the block."""
+        """Set while the step is entered concurrently."""
 
     async def __aenter__(self) -> Self:
         if await self.step.begins_slowly():
@@ -29,7 +30,7 @@ class StepStart:
         return self
 
     async def begun(self) -> None:
-        """Return when the step has begun; raises what keeps it from that."""
+        """Return when the step has begun; raise what prevents it."""
         if self._entering is not None:
             await self._entering
 
@@ -47,13 +48,13 @@ class StepStart:
 
 
 async def _end(entering: asyncio.Task[Step], error: BaseException | None) -> BaseException | None:
-    """Wait until a step was entered or not; gives what went wrong meanwhile."""
+    """Wait until the step was entered or failed; return the error, if any."""
     if isinstance(error, asyncio.CancelledError):
-        # Whoever is cut off does not wait for a snapshot.
+        # A cancelled block does not wait for a snapshot.
         entering.cancel()
     try:
         await to_the_end(entering)
-    except BaseException as failure:  # noqa: BLE001 - whatever it is, the caller raises it
+    except BaseException as failure:  # noqa: BLE001 - the caller raises it
         return failure
     return None
 

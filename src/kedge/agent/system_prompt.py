@@ -1,8 +1,8 @@
-"""The system prompt: who the model is, how it should work, where it works, and the project's own
+"""The system prompt: the model's role, how it should work, where it works, and the project's own
 instructions.
 
-Each text is made of the same pieces, in words of its own: how to look, change, verify and report,
-and what never to do unasked. What is about a tool is told to those that are offered it.
+Each family's text has the same sections in its own words: how to explore, change, verify and
+report, and what never to do unasked. Sections about a tool are included if the tool is offered.
 """
 
 import asyncio
@@ -13,25 +13,23 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from kedge.agent.families import Family
-from kedge.agent.tools.paths import printable
 from kedge.config.instructions import instruction_files
 from kedge.config.values import Config
 from kedge.config.variables import keeps_secrets
 from kedge.domain.errors import KedgeError
 from kedge.domain.safe_read import read_up_to, regular_file
-from kedge.engine.files.git_status import standing
-from kedge.snapshot.repository.git_cli import aside
+from kedge.domain.text import printable
+from kedge.engine.files.files import Files
 
 _log = logging.getLogger(__name__)
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
-"""Where people write for models, by the first name that there is."""
+"""The names of instruction files; the first that exists counts."""
 CUT = "[cut: the file is longer]"
 _MAX_BYTES = 256 * 1024
-"""How much of one file is told."""
+"""How much of one file is included."""
 _MAX_ALL = 1024 * 1024
 """How many characters of all of them."""
 _GIT_PATIENCE = 3.0
@@ -39,7 +37,7 @@ _GIT_PATIENCE = 3.0
 _MOST_CHANGES = 20
 _LONGEST_NAME = 200
 _MOST_SESSIONS = 1024
-"""Sessions of which it is remembered how their worktree stood."""
+"""Sessions whose worktree's state is cached."""
 
 PLAN = """\
 # Plan mode
@@ -55,8 +53,8 @@ not, and what should come next."""
 
 
 def environment(directory: str, worktree: str, git: str, *, now_ms: int, model: str) -> str:
-    """Where and when the model works; `git` is what is told of the repository."""
-    # In the zone of this machine, as the person's clock and calendar have it.
+    """Where and when the model works; `git` is the text about the repository."""
+    # In the time zone of this machine, as the user's clock and calendar show it.
     today = datetime.fromtimestamp(now_ms / 1000).astimezone().strftime("%A, %d %B %Y")
     return "\n".join(
         [
@@ -75,32 +73,33 @@ def environment(directory: str, worktree: str, git: str, *, now_ms: int, model: 
 
 
 class Checkouts:
-    """What git said of each session's worktree at its first prompt in this process.
+    """The git state of each session's worktree at its first prompt in this process.
 
-    It is not asked again: what a request begins with stays the same from step to step, and so is
+    It is not updated: the beginning of a request stays the same from step to step, so that it is
     read from the provider's cache.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self._told: OrderedDict[str, str] = OrderedDict()
 
     async def of(self, session_id: str, directory: str, *, is_git: bool) -> str:
-        """What a model is told of the repository that a session works in."""
+        """The text about the repository of a session."""
         if session_id not in self._told:
-            self._told[session_id] = await _checkout(directory) if is_git else "Repository: no"
+            told = await _checkout(self._files, directory) if is_git else "Repository: no"
+            self._told[session_id] = told
             if len(self._told) > _MOST_SESSIONS:
                 self._told.popitem(last=False)
         self._told.move_to_end(session_id)
         return self._told[session_id]
 
 
-async def _checkout(directory: str) -> str:
-    ask = partial(standing, directory, most=_MOST_CHANGES, patience=_GIT_PATIENCE)
+async def _checkout(files: Files, directory: str) -> str:
     try:
         async with asyncio.timeout(_GIT_PATIENCE):
-            found = await aside(ask)
+            found = await files.summary(directory, most=_MOST_CHANGES, patience=_GIT_PATIENCE)
     except (TimeoutError, OSError, KedgeError) as error:
-        # A repository that is broken or slow holds nobody up: the model can ask git itself.
+        # A broken or slow repository must not delay the prompt: the model can ask git itself.
         _log.warning(
             "git did not say how %s stands: %s", directory, str(error) or "it took too long"
         )
@@ -129,8 +128,8 @@ def _short(name: str) -> str:
 async def instructions(
     config: Config, directory: str, worktree: str, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """What people wrote down for models, by the real path of the file: in the tree, in their home,
-    and where the configuration says."""
+    """The instruction files, by real path: those of the tree, the user's home, and the
+    configuration."""
     return await asyncio.to_thread(_instructions, config, directory, worktree, environ)
 
 
@@ -154,7 +153,7 @@ def _instructions(
 
 
 def _own(environ: Mapping[str, str]) -> Iterator[Path]:
-    """The first of the files that a person keeps for all projects."""
+    """The first of the files that a user keeps for all projects."""
     home = Path(environ.get("HOME") or Path.home())
     base = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     places = (base / "kedge" / "AGENTS.md", base / "opencode" / "AGENTS.md")
@@ -162,7 +161,8 @@ def _own(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _in_tree(directory: str, worktree: str) -> list[Path]:
-    """The files from the root of the worktree down to the directory, of the first name there is."""
+    """The files from the root of the worktree down to the directory, of the first name that
+    exists."""
     root, here = Path(worktree), Path(directory)
     folders = [here, *here.parents]
     folders = folders[: folders.index(root) + 1] if root in folders else [here]
@@ -173,14 +173,14 @@ def _in_tree(directory: str, worktree: str) -> list[Path]:
 
 
 def may_be_told(path: Path, root: Path) -> bool:
-    """Whether a file leads nowhere else: by a link, the model would be told what it may not read
-    unasked."""
+    """Whether a file is not a link to elsewhere: through it, the model would get what it may not
+    read unasked."""
     is_below = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
     return is_below and not keeps_secrets(str(path), str(root))
 
 
 def read_instructions(path: Path) -> str | None:
-    """What a file says, if it is a file and can be read; never waits for anybody."""
+    """The text of a file, if it is a readable regular file; never blocks."""
     try:
         with regular_file(path) as (descriptor, found):
             content = read_up_to(descriptor, _MAX_BYTES, expected=found.st_size)
@@ -193,7 +193,7 @@ def read_instructions(path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PromptSection:
-    """A piece of a system prompt."""
+    """A section of a system prompt."""
 
     text: str
     needs: str | None = None
@@ -201,7 +201,7 @@ class PromptSection:
 
 
 def brief(family: Family, tools: Collection[str]) -> str:
-    """What a model of a family is told that has these tools."""
+    """The system prompt of a family, for a model that has these tools."""
     told = (each.text for each in _BRIEFS[family] if each.needs is None or each.needs in tools)
     return "\n\n".join(told)
 

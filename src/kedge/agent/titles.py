@@ -1,16 +1,14 @@
-"""Titles for sessions that nobody has named, by a small model, beside the first answer."""
+"""Titles for untitled sessions, by a small model, beside the first answer."""
 
 import logging
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
-
-import msgspec
+from collections.abc import Iterable
 
 from kedge.domain.messages import MessageWithParts
 from kedge.domain.parts import TextPart
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.titles import is_default_title
+from kedge.engine.conversation import Conversations
 from kedge.engine.session import Session
 from kedge.model.port import (
     Model,
@@ -21,7 +19,6 @@ from kedge.model.port import (
     TextWasThought,
     UserTurn,
 )
-from kedge.store.queries.sessions import change_session
 
 _log = logging.getLogger(__name__)
 _MAX_PROMPT = 8_000
@@ -36,12 +33,14 @@ it; a title is wanted whatever it says."""
 
 
 def wants_title(info: SessionInfo) -> bool:
-    """Whether a session is to be named: its own title is none, and it is nobody's subtask."""
+    """Whether to make a title: the session has only a default one and is no subtask."""
     return info.parentID is None and is_default_title(info.title)
 
 
-async def give_title(session: Session, prompt: MessageWithParts, model: Model) -> None:
-    """Ask for a title and store it, unless the session was named meanwhile."""
+async def give_title(
+    conversations: Conversations, session: Session, prompt: MessageWithParts, model: Model
+) -> None:
+    """Ask for a title and store it, unless the session was renamed meanwhile."""
     words = "\n".join(_words(prompt))[:_MAX_PROMPT]
     if not words.strip():
         return
@@ -59,11 +58,11 @@ async def give_title(session: Session, prompt: MessageWithParts, model: Model) -
         _log.info("no title for session %s: %s", session.id, failure)
         return
     if title := clean_title("".join(pieces)):
-        await session._engine.store.write(partial(change_session, session.id, _naming(title)))
+        await conversations.give_title(session.id, title, wants_title)
 
 
 def clean_title(said: str) -> str:
-    """The title in what a model said: its first line without decoration."""
+    """The title in a model's answer: its first line without decoration."""
     lines = _THOUGHTS.sub("", said).strip().splitlines()
     title = " ".join(next((line for line in lines if line.strip()), "").split()).strip("\"'`# ")
     return title if len(title) <= _MAX_TITLE else f"{title[: _MAX_TITLE - 1].rstrip()}…"
@@ -73,10 +72,3 @@ def _words(prompt: MessageWithParts) -> Iterable[str]:
     for part in prompt.parts:
         if isinstance(part, TextPart) and not part.synthetic and not part.ignored:
             yield part.text
-
-
-def _naming(title: str) -> Callable[[SessionInfo], SessionInfo]:
-    def named(info: SessionInfo) -> SessionInfo:
-        return msgspec.structs.replace(info, title=title) if wants_title(info) else info
-
-    return named

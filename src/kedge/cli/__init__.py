@@ -1,1 +1,1 @@
-"""The command line: each command is a module with `add` and `run`, imported when it is used."""
+"""The command line: each command is a module with `add` and `run`."""

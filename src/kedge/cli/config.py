@@ -1,5 +1,5 @@
-"""`kedge config`: the merged configuration of a folder, as JSON with comments; and what people
-allowed there."""
+"""`kedge config`: prints the merged configuration of a folder, as JSON with comments, and the
+permissions that users gave there."""
 
 import argparse
 import asyncio
@@ -20,12 +20,12 @@ Print the configuration of a folder as kedge has merged it, without secrets: JSO
 the files it comes from (the last wins), what of them is ignored, and which model answers when
 neither a prompt nor the session names one.
 
-What you allowed with "always" while an agent worked here is no part of that: --allowed lists it.
+This does not include what you allowed with "always" while an agent worked: --allowed lists that.
 """
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser."""
+    """Add the command to the parser."""
     command = commands.add_parser(
         "config", help="print the merged configuration of a folder", description=_ABOUT
     )
@@ -34,13 +34,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     what.add_argument(
         "--allowed", action="store_true", help='list what was allowed in this project by "always"'
     )
-    what.add_argument("--forget", metavar="ID", help="ask again for one thing of that list")
-    what.add_argument("--forget-all", action="store_true", help="ask again for all of it")
+    what.add_argument("--forget", metavar="ID", help="revoke one entry of that list")
+    what.add_argument("--forget-all", action="store_true", help="revoke all entries of that list")
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command."""
     if options.allowed:
         lines = _allowed(options)
     elif options.forget is not None or options.forget_all:
@@ -83,7 +83,7 @@ async def _forget(options: argparse.Namespace) -> list[str]:
     gone = [each for each in found if options.forget in (None, each.id)]
     if options.forget is not None and not gone:
         raise NotFound("Permission rule", options.forget)
-    return [f"asked for again: {_named(each)}" for each in gone]
+    return [f"revoked: {_named(each)}" for each in gone]
 
 
 def _named(allowed: "AllowedPermission") -> str:
@@ -107,14 +107,14 @@ async def _lines(options: argparse.Namespace) -> list[str]:
     if config.notices:
         lines += ["notices:", *(f"  {notice}" for notice in config.notices)]
     if strict := list(_restrictions(config)):
-        lines += ["rules of untrusted files, which only make stricter what holds:", *strict]
-    lines.append(f"without another choice, prompts are answered by {_model(config)}")
+        lines += ["rules of untrusted files, which can only make permissions stricter:", *strict]
+    lines.append(f"default model: {_model(config)}")
     comments = [f"// {printable(line)}" for line in lines]
     return [*comments, json.dumps(redacted(config.raw), indent=2)]
 
 
 def _model(config: "Config") -> str:
-    """Who answers a first prompt that names neither an agent nor a model."""
+    """The model for a first prompt that names neither an agent nor a model."""
     from kedge.domain.agents import BUILD
     from kedge.model.catalog import Catalog
 

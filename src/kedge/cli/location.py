@@ -1,4 +1,4 @@
-"""The options that say where a command works, and what it finds there."""
+"""The options for where a command works, and the directory and worktree they lead to."""
 
 import argparse
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A directory, the worktree around it, and what people trust."""
+    """A directory, its worktree, and the files that are trusted."""
 
     directory: str
     worktree: str
@@ -20,7 +20,7 @@ class Target:
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
-    """The options of `open_place`."""
+    """Add the options for `open_place`."""
     command.add_argument(
         "directory", nargs="?", default=".", metavar="DIRECTORY", help="default: this folder"
     )
@@ -28,7 +28,7 @@ def add_place(command: argparse.ArgumentParser) -> None:
 
 
 def add_data(command: argparse.ArgumentParser) -> None:
-    """The options that `kedge.open` takes too."""
+    """Add the options that `kedge.open` has too."""
     command.add_argument(
         "--data", metavar="FOLDER", help="where data is kept; default: $KEDGE_DATA_DIR"
     )
@@ -41,8 +41,8 @@ def add_data(command: argparse.ArgumentParser) -> None:
 
 @asynccontextmanager
 async def open_place(options: argparse.Namespace) -> AsyncIterator[Target]:
-    """What the options mean; only the database is opened, no engine is started."""
-    # Help and mistakes in options do not wait for these.
+    """The target of the options; this opens only the database, not an engine."""
+    # Imported here, so that help and errors in options are fast.
     from kedge.domain.clock import SystemClock
     from kedge.domain.ids import IdMaker
     from kedge.engine.open import open_store

@@ -1,4 +1,4 @@
-"""The command `kedge`: finds the sub-command, runs it, and tells people what went wrong."""
+"""The command `kedge`: parses the command line, runs the sub-command and reports errors."""
 
 import argparse
 import logging
@@ -15,29 +15,29 @@ from kedge.config.display import printable
 from kedge.domain.errors import InternalError, KedgeError
 
 COMMANDS = (serve, trust, config)
-"""Modules with `add(commands)`, which sets `run` to what carries the command out."""
+"""Modules with `add(commands)`, which sets `run` to the function of the command."""
 
 _ABOUT = "The durable, rewindable session engine for coding agents."
 _EXAMPLES = """\
 examples:
   kedge serve               serve this folder to OpenCode's clients and others
-  kedge config              what is configured for this folder, and by which files
-  kedge trust               look at what this project's configuration wants, and accept it
-  kedge trust --revoke      trust this project no more
-  kedge trust --list        which files are trusted
+  kedge config              show the configuration of this folder, and its files
+  kedge trust               review what this project's configuration wants, and accept it
+  kedge trust --revoke      stop trusting this project
+  kedge trust --list        list the trusted files
 
-docs/configuration.md in kedge's repository says what can be configured.
+docs/configuration.md in kedge's repository describes all settings.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; tells what to exit with."""
+    """Run a command; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # What cannot be encoded is no reason to fail.
+        # Characters that cannot be encoded must not make it fail.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     options, unknown = parser().parse_known_args(arguments)
     if unknown:
-        # With the usage of the sub-command, which is where the mistake is.
+        # With the usage of the sub-command, because the mistake is there.
         options.command.error(f"unrecognized arguments: {printable(' '.join(unknown))}")
     try:
         code: int = options.run(options)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("kedge: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing is to be flushed at the exit.
+        # The reader of the output has closed it; do not flush anything at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
@@ -75,13 +75,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run() -> NoReturn:
-    """Run the command of this process, and end it."""
-    # Done before if `__main__` was, which scripts made by older versions do not ask.
+    """Run the command of this process and exit."""
+    # `__main__` has done this already, but scripts installed by older versions bypass it.
     hide_secrets()
     code = main()
     with suppress(OSError):
         sys.stdout.flush()
     logging.shutdown()
-    # Not by taking the interpreter down: threads of granian's that still want it would abort the
-    # process, and a server that stopped well would look as if it had crashed.
+    # Without shutting down the interpreter: threads of granian's that still need it would abort
+    # the process, and a clean stop of the server would look like a crash.
     os._exit(code)

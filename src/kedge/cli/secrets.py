@@ -1,7 +1,7 @@
-"""Keeps the secrets of `kedge serve` from the processes that it starts.
+"""Hides the secrets of `kedge serve` from the processes that it starts.
 
-So the process begins once more: with the same number, files and arguments, but without secrets.
-They come through a pipe. This is done before anything large is imported.
+To do so, the process replaces itself by exec: same process id, files and arguments, but no secrets
+in its environment and command line. A pipe hands these over. This happens before any large import.
 """
 
 import json
@@ -17,17 +17,17 @@ from typing import NoReturn
 from kedge.domain.child_processes import DATABASE_URL, SERVER_PASSWORDS
 
 _HANDED = "KEDGE_SECRETS_FD"
-"""Names the descriptor that secrets are read from."""
+"""Names the descriptor from which secrets are read."""
 _PASSWORD = re.compile(r"(?<=://)([^:/@?]*):[^/?]*@|(?<=[?&]password=)[^&]*", re.IGNORECASE)
-"""Where a password stands in the address of a database."""
+"""Matches a password in a database URL."""
 _PR_SET_DUMPABLE = 4
 
 
 @cache
 def hide_secrets() -> None:
-    """Begin once more if others could see a secret of this server; and close its memory to them.
+    """Run exec if others could see a secret of this server, and protect its memory from them.
 
-    Only the first call does anything: later the secrets are there again, in memory.
+    Only the first call has an effect: afterwards the secrets are set again, but only in memory.
     """
     if "serve" not in sys.argv[1:]:
         return
@@ -37,7 +37,7 @@ def hide_secrets() -> None:
         return
     secrets = {name: value for name, value in os.environ.items() if _is_secret(name, value)}
     words = [without_password(word) for word in sys.orig_argv[1:]]
-    # Programs that have Python built in cannot be begun so; their memory is closed all the same.
+    # A program that embeds Python cannot exec itself this way; its memory is protected anyway.
     if (secrets or words != sys.orig_argv[1:]) and sys.executable:
         _begin_again(secrets, words)
 
@@ -47,15 +47,14 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def without_password(word: str) -> str:
-    """A word of a command line as everybody may see it: the address of a database has no password
-    in it."""
+    """A word of a command line as others may see it: a database URL loses its password."""
     if not re.match(r"(--[a-z]+=)?postgres(ql)?://", word):
         return word
     return _PASSWORD.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***@", word)
 
 
 def close_memory() -> None:
-    """Keep memory, environment and open files of this process from others of the same user."""
+    """Hide memory, environment and open files of this process from others of the same user."""
     if sys.platform == "linux":
         import ctypes
 
@@ -64,12 +63,12 @@ def close_memory() -> None:
 
 
 def shown_above(secret: str) -> str | None:
-    """The process above this one, if there is one, whose environment still shows a secret: a
-    wrapper that started the server and waits for its end."""
+    """The parent process, if there is one whose environment still shows a secret: a wrapper that
+    started the server and waits for its end."""
     wanted = os.fsencode(secret)
     pid = os.getppid()
     while pid and sys.platform == "linux":
-        # It has ended, or belongs to another user.
+        # It has exited, or belongs to another user.
         with suppress(OSError):
             environ = Path(f"/proc/{pid}/environ").read_bytes()
             if any(each.partition(b"=")[2] == wanted for each in environ.split(b"\0")):
@@ -101,12 +100,12 @@ def _begin_again(secrets: dict[str, str], words: Sequence[str]) -> NoReturn:
 
 
 def _take(descriptor: str) -> None:
-    """Take what the process had before it began once more, as if it still had it."""
+    """Read what the process handed over to itself, and set it as if it had never been gone."""
     try:
         with os.fdopen(int(descriptor), "rb") as pipe:
             secrets, arguments = json.load(pipe)
     except (ValueError, OSError):
         sys.exit(f"kedge: {_HANDED} is set, and there is nothing to read; unset it")
-    # Set now, they are in memory alone.
+    # Set now, they are only in memory.
     os.environ.update(secrets)
     sys.argv[1:] = arguments

@@ -1,4 +1,4 @@
-"""`kedge serve`: the HTTP server, until a signal ends it."""
+"""`kedge serve`: runs the HTTP server until a signal stops it."""
 
 import argparse
 import asyncio
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
 OpenCode's SDKs work with it. When it is ready it prints one line with its address. Ctrl-C stops it:
-running turns are interrupted and recorded; a second Ctrl-C leaves at once.
+running turns are interrupted and recorded; a second Ctrl-C exits at once.
 """
 _MORE = """\
 environment:
-  KEDGE_SERVER_PASSWORD     what clients must say (HTTP Basic); needed to listen on other addresses
-  KEDGE_SERVER_USERNAME     their user name; "opencode" unless set
+  KEDGE_SERVER_PASSWORD     password for clients (HTTP Basic); required to listen on other addresses
+  KEDGE_SERVER_USERNAME     user name for clients; "opencode" unless set
   KEDGE_DATA_DIR            as --data
   KEDGE_DATABASE_URL        as --database
 OPENCODE_SERVER_PASSWORD and OPENCODE_SERVER_USERNAME are read as well.
@@ -31,7 +31,7 @@ examples:
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser."""
+    """Add the command to the parser."""
     command = commands.add_parser(
         "serve",
         help="serve sessions over HTTP, for OpenCode's clients and others",
@@ -44,22 +44,22 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         nargs="?",
         default=".",
         metavar="DIRECTORY",
-        help="where clients work that name no directory (default: here)",
+        help="directory for clients that name none (default: the current one)",
     )
     command.add_argument(
         "--hostname", default="127.0.0.1", help="address to listen on (%(default)s)"
     )
     command.add_argument(
-        "--port", type=int, default=4096, help="port; 0 takes a free one (%(default)s)"
+        "--port", type=int, default=4096, help="port; 0 picks a free one (%(default)s)"
     )
-    command.add_argument("--data", metavar="DIR", help="folder for everything that is kept")
-    command.add_argument("--database", metavar="URL", help="a file, or a postgresql:// address")
+    command.add_argument("--data", metavar="DIR", help="folder for all data")
+    command.add_argument("--database", metavar="URL", help="a file, or a postgresql:// URL")
     command.add_argument(
         "--cors",
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="allow a web page's origin, such as https://example.com; can be given several times",
+        help="allow a web page's origin, such as https://example.com; may be repeated",
     )
     command.add_argument(
         "--root", metavar="DIR", help="refuse clients that work outside of this folder"
@@ -69,25 +69,25 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="how old a prompt may be that is run after a restart, because the server ended before"
-        " it had begun; older ones say that they were not run (%(default)g)",
+        help="after a restart, run prompts that were not started yet if they are at most this old;"
+        " older ones are marked as not run (%(default)g)",
     )
     command.add_argument(
         "--commands-may-grant",
         action="store_true",
-        help="let commands of the agent use this server like other clients, so that they can answer"
-        " permissions and prompt; see docs/security.md",
+        help="let the agent's commands use this server like other clients, so that they can answer"
+        " permission requests and send prompts; see docs/security.md",
     )
     command.add_argument(
         "--verbose",
         action="store_true",
-        help="write a line about each request to standard error, and what clients want logged",
+        help="log each request, and log messages of clients, to standard error",
     )
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command."""
     from kedge.engine.settings import Settings, database_address
     from kedge.engine.worktrees import find_directory
     from kedge.errors import InvalidInput
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         username_in,
     )
 
-    # Who mistyped a name is not to be asked for a password first.
+    # Check the host name before asking for a password.
     find_address(options.hostname, 0)
     settings = ServerSettings(
         hostname=options.hostname,
@@ -154,7 +154,7 @@ def _announce(running: "Running") -> None:
 
 
 async def _explain(running: "Running") -> None:
-    """Say on standard error what people should know of the server."""
+    """Print the overview of the server to standard error."""
     from kedge.config.display import printable
     from kedge.domain.errors import KedgeError
     from kedge.server.overview import lines, local_url, overview_of
@@ -167,6 +167,6 @@ async def _explain(running: "Running") -> None:
         print(f"kedge: {printable(str(error))}", file=sys.stderr)
         return
     said = [f"kedge: {printable(line)}\n" for line in lines(overview)]
-    # At once, so that no other line gets between them.
+    # In one write, so that no other line gets in between.
     sys.stderr.write("".join(said))
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`kedge trust`: look at what a project's configuration wants, and accept it or not."""
+"""`kedge trust`: shows what a project's configuration wants, and records the user's trust in it."""
 
 import argparse
 import asyncio
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from kedge.config.jsonc import KeyPath
 
 _ABOUT = """\
-The configuration files of a project may choose models, prompts and stricter permissions. Whatever
-could send your code or keys elsewhere, run programs or permit more counts only after you have
-trusted the file. This shows what that is, asks, and remembers the file with its present content:
-when it changes, it is untrusted again.
+The configuration files of a project may choose models, prompts and stricter permissions. Settings
+that could send your code or keys elsewhere, run programs or permit more count only after you have
+trusted the file. This command shows these settings, asks, and remembers the file with its present
+content: when the file changes, it is untrusted again.
 """
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Tell the parser."""
+    """Add the command to the parser."""
     command = commands.add_parser(
         "trust", help="trust the configuration files of a project", description=_ABOUT
     )
     add_place(command)
     what = command.add_mutually_exclusive_group()
     what.add_argument("--yes", action="store_true", help="show it, but do not ask")
-    what.add_argument("--list", action="store_true", help="list all trusted files and do no more")
+    what.add_argument("--list", action="store_true", help="only list all trusted files")
     what.add_argument(
-        "--revoke", action="store_true", help="trust no file of this project any more"
+        "--revoke", action="store_true", help="stop trusting the files of this project"
     )
     command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command."""
     if options.list:
         asyncio.run(_list(options))
         return 0
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     wanting = asyncio.run(_look(options))
     if not wanting:
         return 0
-    # Not inside of a loop, which could not be interrupted while somebody thinks.
+    # Outside of the event loop, which could not be interrupted while the user thinks.
     if not options.yes and not _agrees():
         return 1
     asyncio.run(_trust(options, wanting))
@@ -68,7 +68,7 @@ async def _list(options: argparse.Namespace) -> None:
 async def _revoke(options: argparse.Namespace) -> None:
     async with open_place(options) as place:
         paths = dict.fromkeys(file.path for file in await place.trusting.trusted())
-        # Not where links lead now: what was trusted goes by the name it had.
+        # Links are not followed: a trusted file is recorded under the name that it had.
         inside = [path for path in paths if path.startswith(place.worktree.rstrip("/") + "/")]
         for path in inside:
             await place.trusting.untrust(path)
@@ -78,7 +78,7 @@ async def _revoke(options: argparse.Namespace) -> None:
 
 
 async def _look(options: argparse.Namespace) -> list["LoadedFile"]:
-    """Show what the files of a project want; gives those that somebody has to agree to."""
+    """Show what the files of a project want; returns those that need the user's agreement."""
     from kedge.config.load import notices
 
     async with open_place(options) as place:
@@ -108,8 +108,8 @@ async def _trust(options: argparse.Namespace, files: list["LoadedFile"]) -> None
 
 
 def _wishes(file: "LoadedFile") -> Iterator[str]:
-    """What would count if the file were trusted, with the values as they are written, and all of
-    them: an agreement to what was cut off is none."""
+    """Everything that would count if the file were trusted, with values as they are written and
+    never cut off: the user must see what they agree to."""
     from kedge.config.display import dotted, shown
 
     for path in dict.fromkeys(file.ignored):
@@ -121,7 +121,7 @@ def _wishes(file: "LoadedFile") -> Iterator[str]:
 
 
 def _find(value: Any, path: "KeyPath") -> tuple[bool, object]:  # noqa: ANN401 - any JSON
-    """What stands under a key, in the old spelling of agents too."""
+    """The value of a key, also in the old spelling for agents."""
     for n, key in enumerate(path):
         if n == 0 and key == "agent" and "agent" not in value:
             key = "mode"  # noqa: PLW2901 - the same thing by its other name
@@ -136,7 +136,7 @@ def _agrees() -> bool:
     if not sys.stdin.isatty():
         print("kedge: nothing was trusted; to agree, use a terminal or --yes", file=sys.stderr)
         return False
-    # Python may miss the key that interrupts just before it begins to wait; nothing is open here.
+    # Python can miss a Ctrl-C right before it starts to wait; nothing is open here.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         answer = input("Trust this, for as long as the files stay as they are? [y/N] ")

@@ -1,1 +1,1 @@
-"""Configuration: OpenCode's files and kedge's own, merged, trusted no more than they deserve."""
+"""Configuration: OpenCode's files and kedge's own, merged; untrusted files can only restrict."""

@@ -1,5 +1,5 @@
-"""A configuration as it can be shown: whatever characters it holds, and without its keys and
-passwords."""
+"""Makes a configuration safe to display: any characters in it are escaped, keys and passwords
+hidden."""
 
 import json
 import re
@@ -12,12 +12,12 @@ from kedge.config.jsonc import KeyPath
 _PLAIN = re.compile(r"[A-Za-z0-9_@/$*~-]+(\.[A-Za-z0-9_@/$*~-]+)*")
 _LONGEST = 200
 _REPEATED = re.compile(r"(\\u[0-9a-f]{4}|\\.|.)\1{40,}", re.DOTALL)
-"""One character many times, as JSON or as itself."""
+"""One character repeated many times, plain or as a JSON escape."""
 
 
 def dotted(path: KeyPath, *, whole: bool = False) -> str:
-    """A key as people write it: `provider.x.options.baseURL`; cut if it is long and not wanted
-    whole."""
+    """A key in the usual notation: `provider.x.options.baseURL`; cut if it is long, unless
+    `whole`."""
     shown = ""
     for key in path:
         if isinstance(key, int):
@@ -33,12 +33,13 @@ def _plain(key: str) -> str:
 
 
 def shown(value: object) -> str:
-    """All of a value on one line, without anything that moves a cursor."""
+    """All of a value on one line, without characters that move a cursor."""
     return folded(json.dumps(value))
 
 
 def folded(text: str) -> str:
-    """The text with nothing left out but repetitions, which could move the rest out of sight."""
+    """The text without long repetitions, which could push the rest out of sight; nothing else is
+    left out."""
     return _REPEATED.sub(lambda found: f"{found[1] * 3}… ({len(found[0]) - 3} more of it)", text)
 
 
@@ -49,7 +50,7 @@ def shortened(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """A text on one line, with whatever moves a cursor written as an escape."""
+    """A text on one line, with characters that move a cursor as escapes."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode()
         for each in text
@@ -64,11 +65,12 @@ _SECRET = re.compile(
 _NO_SECRET = re.compile(r"^setCacheKey$|^keybinds$")
 _ALL_SECRET = {"headers", "environment", "oauth"}
 _OPEN_OPTIONS = {"baseURL", "enterpriseUrl", "region", "project", "location", "apiVersion"}
-"""Strings among a provider's options that are shown; any other may be a secret of its client."""
+"""String options of a provider that are shown; any other may be a secret of its client."""
 
 
 def redacted(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a merged configuration with `(hidden)` in the place of whatever may be a secret."""
+    """A copy of a merged configuration with `(hidden)` in place of anything that may be a
+    secret."""
     made = {key: _shown(key, value) for key, value in raw.items()}
     for provider in _objects(made.get("provider")):
         if isinstance(options := provider.get("options"), dict):
@@ -92,7 +94,7 @@ def _shown(key: str, value: object) -> object:
     if key in _ALL_SECRET or (_SECRET.search(key) and not _NO_SECRET.search(key)):
         return _hidden(value)
     if isinstance(value, dict):
-        # The variables of a server have values; those of a provider are names.
+        # The variables of a server have values; those of a provider are only names.
         hide = key == "env"
         return {name: _hidden(item) if hide else _shown(name, item) for name, item in value.items()}
     if isinstance(value, list):
@@ -107,7 +109,7 @@ def _hidden(value: object) -> object:
 
 
 def _without_login(text: str) -> str:
-    """An address without user, password and query; any other text as it is."""
+    """A URL without user, password and query; any other text unchanged."""
     if "://" not in text:
         return text
     try:

@@ -1,4 +1,4 @@
-"""Reads files that may be hostile: a pipe, a device or gigabytes end in an error."""
+"""Reads untrusted files safely: a pipe, a device or a huge file raises an error."""
 
 import os
 import stat
@@ -6,17 +6,17 @@ import stat
 from kedge.domain.safe_read import NotRegular, read_up_to, regular_file
 
 LARGEST_CONFIG = 256 * 1024
-"""No configuration is larger: to look through it takes time."""
+"""Largest configuration file in bytes: parsing one takes time."""
 LARGEST_FILE = 1024 * 1024
-"""Nothing that one includes is larger."""
+"""Largest included file in bytes."""
 
 
 class UnreadableFile(Exception):
-    """A file is there but cannot be used; says why."""
+    """A file exists but cannot be used; the message says why."""
 
 
 def read(path: str, limit: int = LARGEST_FILE) -> bytes | None:
-    """What a regular file holds, links followed; None if there is nothing at the path."""
+    """The content of a regular file, with links followed; None if nothing is at the path."""
     try:
         with regular_file(path) as (descriptor, found):
             if found.st_size > limit:
@@ -36,7 +36,7 @@ def read(path: str, limit: int = LARGEST_FILE) -> bytes | None:
 
 
 def decoded(content: bytes | None) -> str | None:
-    """What was read, as text."""
+    """The content as text."""
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError as error:
@@ -44,13 +44,13 @@ def decoded(content: bytes | None) -> str | None:
 
 
 def lies_below(path: str, root: str) -> bool:
-    """Whether a path, wherever its links lead, is in a folder."""
+    """Whether a path, with links followed, is in a folder."""
     real, folder = os.path.realpath(path), os.path.realpath(root)
     return real == folder or real.startswith(folder.rstrip("/") + "/")
 
 
 def is_irregular(path: str) -> bool:
-    """Whether something is at a path that is no regular file, wherever its links lead."""
+    """Whether a path exists but, with links followed, is not a regular file."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):

@@ -20,7 +20,7 @@ _EDITING = ("write", "edit", "patch", "multiedit", "apply_patch")
 
 
 def normal(value: Json) -> Json:
-    """A file in the form that is in use now: older spellings are rewritten."""
+    """A file's value in its current form: older spellings are rewritten."""
     made = dict(value)
     if modes := made.pop("mode", None):
         made["agent"] = merge(modes, made.get("agent", {}))
@@ -39,7 +39,7 @@ def _normal_agent(value: Json) -> Json:
 
 
 def _with_tools(value: Json) -> Json:
-    """Tools that are switched on or off are permissions; those that are written out win."""
+    """Switched tools become permissions; permissions that are written out take precedence."""
     if "tools" not in value and "permission" not in value:
         return value
     switched = {
@@ -53,7 +53,8 @@ def _with_tools(value: Json) -> Json:
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Json:
-    """Objects are merged key by key, `instructions` are added up; all else is replaced."""
+    """Merge two values: objects key by key, `instructions` appended; everything else is
+    replaced."""
     made = dict(under)
     for key, value in over.items():
         below = made.get(key)
@@ -67,9 +68,9 @@ def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Json:
 
 
 TrustCheck: TypeAlias = Callable[[str, str], bool]
-"""Whether the file at a path is trusted with a digest of its content."""
+"""Whether the file at a path is trusted with this digest of its content."""
 Complain: TypeAlias = Callable[[ConfigInvalid], None]
-"""Hears of a file that cannot be read; unless it raises, the file is left out."""
+"""Called for a file that cannot be read; unless it raises, the file is left out."""
 
 _OF_THE_USER = (
     *("opencode/config.json", "opencode/opencode.json", "opencode/opencode.jsonc"),
@@ -84,7 +85,7 @@ _OF_A_FOLDER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedFile:
-    """One file, as far as it counts."""
+    """A configuration file, reduced to what counts of it."""
 
     path: str
     root: str | None
@@ -94,41 +95,41 @@ class LoadedFile:
     value: Json
     """In normal form."""
     written: Json
-    """As it stands in the file."""
+    """As it is in the file."""
     reach: str | None = None
-    """The folder that a project's file is about: untrusted, it may read nothing else."""
+    """The folder that a project's file applies to: untrusted, it can refer to files in it only."""
     strays: bool = False
-    """It is a link out of its project, and was not read."""
+    """It is a link out of its project and was not read."""
     irregular: bool = False
-    """It is a pipe, a folder or a device, and was not read: nobody wrote a rule there."""
+    """It is a pipe, a folder or a device and was not read: it contains no rules."""
     ignored: tuple[KeyPath, ...] = ()
-    """Keys that count only when the file is trusted."""
+    """Keys that count only if the file is trusted."""
     allowing: tuple[KeyPath, ...] = ()
-    """Rules that allow something only when the file is trusted."""
+    """Rules that allow something only if the file is trusted."""
     asking: tuple[KeyPath, ...] = ()
-    """Rules that ask in the place of a denial only when the file is trusted."""
+    """Rules that ask instead of denying only if the file is trusted."""
     odd: tuple[KeyPath, ...] = ()
-    """Keys that have a word that kedge does not know."""
+    """Keys with a value that kedge does not know."""
     permission: Json | None = None
-    """The permissions of an untrusted file, which its value lacks."""
+    """The permissions of an untrusted file, which are not in its value."""
     agents: Mapping[str, Json] | None = None
-    """Those of its agents."""
+    """The permissions of its agents."""
     key_variables: tuple[str, ...] = ()
-    """Variables that its providers take something from, such as their key."""
+    """Variables from which its providers take values such as their key."""
 
     @property
     def was_read(self) -> bool:
-        """Whether what stands at the path is a file of its project."""
+        """Whether the path is a file of its project."""
         return not (self.strays or self.irregular)
 
 
 def nobody(path: str, digest: str) -> bool:
-    """Trusts no file of a project."""
+    """A `TrustCheck` that trusts no file."""
     return False
 
 
 def refuse(problem: ConfigInvalid) -> None:
-    """Wants every file to be as it should be."""
+    """A `Complain` that raises every problem."""
     raise problem
 
 
@@ -140,7 +141,7 @@ def load_files(
     is_trusted: TrustCheck,
     complain: Complain = refuse,
 ) -> list[LoadedFile]:
-    """The files that there are, in the order in which they count: the last wins."""
+    """The existing files in order of precedence: the last wins."""
     places = candidates(os.path.realpath(directory), os.path.realpath(worktree), environ)
     first = list(_loaded_of(places, environ, is_trusted, complain))
     trusted = merged(file for file in first if file.trusted)
@@ -148,7 +149,7 @@ def load_files(
 
 
 def load_own_files(*, environ: Mapping[str, str], complain: Complain = refuse) -> list[LoadedFile]:
-    """The user's own files, which hold in every directory."""
+    """The user's own files, which apply to every directory."""
     places = (Candidate(path, None) for path in own_places(environ))
     return list(_loaded_of(places, environ, nobody, complain))
 
@@ -170,7 +171,7 @@ def _loaded_of(
 
 
 def merged(files: Iterable[LoadedFile]) -> Json:
-    """What files say together."""
+    """The merged value of all files."""
     made: Json = {}
     for file in files:
         made = merge(made, file.value)
@@ -183,25 +184,25 @@ def home_of(environ: Mapping[str, str]) -> str:
 
 
 def config_home_of(environ: Mapping[str, str]) -> str:
-    """The folder that holds those of the user's configurations."""
+    """The folder that contains the user's configuration folders."""
     named = environ.get("XDG_CONFIG_HOME", "")
     return named if os.path.isabs(named) else os.path.join(home_of(environ), ".config")
 
 
 def own_places(environ: Mapping[str, str]) -> list[str]:
-    """Where the user's own files may be, in the order in which they count."""
+    """The possible paths of the user's own files, in order of precedence."""
     return [os.path.join(config_home_of(environ), name) for name in _OF_THE_USER]
 
 
 def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[Candidate]:
-    """Where files may be, in the order in which they count."""
+    """The possible paths of files, in order of precedence."""
     own = own_places(environ)
     yield from (Candidate(path, None) for path in own)
     folders = _folders(directory, worktree)
     for place in folders:
         for name in _OF_A_FOLDER:
             path = os.path.join(place, name)
-            # Who works on their own configuration has it in both places.
+            # A user who works on their own configuration has it in both places.
             if path not in own:
                 yield Candidate(path, folders[0], place)
 
@@ -211,7 +212,7 @@ def _folders(directory: str, worktree: str) -> list[str]:
     folders = [directory]
     while folders[-1] != worktree and folders[-1] != os.path.dirname(folders[-1]):
         folders.append(os.path.dirname(folders[-1]))
-    # A directory outside of the worktree has nothing to do with what lies above it.
+    # A directory outside of the worktree is unrelated to the folders above it.
     return folders[::-1] if folders[-1] == worktree else [directory]
 
 
@@ -283,7 +284,7 @@ def _limited(file: LoadedFile, trusted: Json) -> LoadedFile:
 
 
 def _without(value: Any, paths: set[KeyPath], path: KeyPath = ()) -> Any:  # noqa: ANN401 - any JSON
-    """A copy that lacks some keys."""
+    """A copy without some keys."""
     if isinstance(value, dict):
         items = [(key, (*path, key), item) for key, item in value.items()]
         return {key: _without(item, paths, at) for key, at, item in items if at not in paths}

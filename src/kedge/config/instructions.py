@@ -1,4 +1,4 @@
-"""Finds the files that `instructions` mean, whatever a pattern or a link tries."""
+"""Finds the files that `instructions` match, safely: no pattern or link leads where it may not."""
 
 import fnmatch
 import os
@@ -10,23 +10,23 @@ from kedge.config.values import Instruction
 from kedge.config.variables import keeps_secrets
 
 _MOST_LOOKED_AT = 20_000
-"""How many names one pattern may look at, and all of those together that nobody trusts: a tree may
-be larger than anybody waits for."""
+"""How many names one pattern may examine, and all untrusted patterns together: a tree may be too
+large to search."""
 _MOST_FOUND = 100
 _NEVER_ENTERED = {".git", "node_modules"}
 _WILD = re.compile(r"[*?\[]")
 
 
 def is_address(instruction: Instruction) -> bool:
-    """Whether the text is not in a file but behind an address."""
+    """Whether an instruction is a URL instead of a file pattern."""
     return instruction.pattern.startswith(("http://", "https://"))
 
 
 def instruction_files(
     instructions: Iterable[Instruction], directory: str, worktree: str
 ) -> list[str]:
-    """The files, in the order of the instructions; a relative pattern is looked for in the
-    directory and every folder above it, up to the worktree."""
+    """The files, in the order of the instructions. A relative pattern is searched in the directory
+    and every folder above it, up to the worktree."""
     found: dict[str, None] = {}
     of_strangers = _Patience()
     for instruction in instructions:
@@ -40,7 +40,7 @@ def instruction_files(
 
 
 def stays_inside(pattern: str, folder: str) -> bool:
-    """Whether a pattern, as it is written, means nothing but files of a folder, and no secret."""
+    """Whether a pattern, as written, matches only files of a folder, and no secrets."""
     if "\0" in pattern or "://" in pattern or pattern.startswith("~"):
         return False
     if ".." in pattern.split("/"):
@@ -57,7 +57,7 @@ def _may(path: str, root: str | None) -> bool:
 
 
 class _Patience:
-    """How many more names may be looked at."""
+    """The number of names that may still be examined."""
 
     def __init__(self) -> None:
         self.left = _MOST_LOOKED_AT
@@ -77,12 +77,12 @@ def _matches(pattern: str, directory: str, worktree: str, patience: _Patience) -
 
 
 class _Search:
-    """The walks for one pattern; the names they look at are counted."""
+    """The search for one pattern; every name it examines is counted."""
 
     def __init__(self, pattern: str, patience: _Patience) -> None:
         self.patience = patience
         parts = [part for part in pattern.split("/") if part not in ("", ".")]
-        # Twice any number of folders is any number of folders.
+        # Two `**` in a row mean the same as one.
         self.parts = [p for n, p in enumerate(parts) if p != "**" or parts[n - 1 : n] != ["**"]]
         if self.parts[-1:] == ["**"]:
             self.parts.append("*")
@@ -101,7 +101,7 @@ class _Search:
                     todo.append(step)
 
     def _steps(self, place: str, at: int) -> Iterator[tuple[str, int]]:
-        """Where a part of the pattern leads from a place."""
+        """The places to which a part of the pattern leads from a place."""
         part = self.parts[at]
         if part == "**":
             yield place, at + 1
@@ -110,14 +110,14 @@ class _Search:
                     yield os.path.join(place, name), at
         elif _WILD.search(part):
             for name, _ in self._names(place):
-                # As in a shell, a dot has to be asked for.
+                # As in a shell, names with a leading dot need a pattern with one.
                 if fnmatch.fnmatchcase(name, part) and name.startswith(".") <= part.startswith("."):
                     yield os.path.join(place, name), at + 1
         elif os.path.lexists(path := os.path.join(place, part)):
             yield os.path.normpath(path), at + 1
 
     def _names(self, place: str) -> Iterator[tuple[str, bool]]:
-        # A folder with nothing in it takes time as well.
+        # Listing an empty folder takes time as well.
         self.patience.left -= 1
         if self.patience.left < 0:
             return
@@ -129,5 +129,5 @@ class _Search:
                         return
                     yield entry.name, entry.is_dir(follow_symlinks=False)
         except OSError:
-            # What cannot be listed has nothing that could be read.
+            # A folder that cannot be listed has nothing that could be read.
             return

@@ -1,4 +1,4 @@
-"""Reads JSON with comments and trailing commas, and finds the line that a key stands on."""
+"""Parses JSON with comments and trailing commas, and finds the line of a key."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from kedge.domain.text import mend_text
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 MAX_DEPTH = 64
-"""How deep objects and arrays may be nested; real files stay far below."""
+"""How deep objects and arrays may be nested; real files stay far below this."""
 _MAX_DIGITS = 300
 _EXACT = 2**53
 
@@ -22,7 +22,7 @@ _WORD = re.compile("|".join(_WORDS))
 
 
 class SyntaxProblem(Exception):
-    """A text is no JSON; says where and why."""
+    """A text is not valid JSON; the message says where and why."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -31,12 +31,12 @@ class SyntaxProblem(Exception):
 
 
 def parse(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
-    """The one value in a text; None if there is nothing but comments."""
+    """The value in a text; None if there are only comments."""
     return _Parser(text).document()
 
 
 def line_of(text: str, path: KeyPath) -> int:
-    """The line of a key, or of the nearest thing around it that is there."""
+    """The line of a key, or of the innermost value around it that exists."""
     parser = _Parser(text, path)
     parser.document()
     return text.count("\n", 0, parser.found) + 1
@@ -49,7 +49,7 @@ class _Parser:
         self.path: list[str | int] = []
         self.wanted = list(wanted)
         self.found = 0
-        """Where the wanted key, or what is around it, begins."""
+        """The position of the wanted key, or of the innermost value around it."""
 
     def document(self) -> Any:  # noqa: ANN401 - as above
         self.skip()
@@ -63,7 +63,7 @@ class _Parser:
         return value
 
     def skip(self) -> None:
-        """Go on to what is neither blank nor a comment."""
+        """Skip blanks and comments."""
         while True:
             blank = _BLANK.match(self.text, self.at)
             assert blank is not None
@@ -130,7 +130,7 @@ class _Parser:
         self.skip()
 
     def separate(self, end: str) -> None:
-        """Go past a comma, which may also stand before the end."""
+        """Take a comma, which may also stand before the end."""
         self.skip()
         if self.mark() != end:
             self.take(",", f' or "{end}"')

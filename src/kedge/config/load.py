@@ -1,4 +1,4 @@
-"""The configuration of a directory, from all its files."""
+"""Loads the configuration of a directory from all its files."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -24,10 +24,10 @@ from kedge.domain.permissions import PermissionRule
 
 
 def rules(permission: Mapping[str, Any], home: str) -> Ruleset:
-    """The rules in the order they count: the last that matches wins.
+    """The rules in order of precedence: the last that matches wins.
 
-    They stand as in the file, but names with wildcards come first: what is said of one permission
-    wins over what is said of many, in whichever file it stands.
+    They keep the order of the file, except that names with wildcards come first: a rule for one
+    permission wins over a rule for many, whichever file each is in.
     """
     ordered = sorted(permission.items(), key=lambda item: not set("*?") & set(item[0]))
     return tuple(
@@ -38,7 +38,7 @@ def rules(permission: Mapping[str, Any], home: str) -> Ruleset:
 
 
 def _expand(pattern: str, home: str) -> str:
-    """The pattern with the home directory written out, if it begins with it."""
+    """The pattern with a leading home directory expanded."""
     for short in ("~", "$HOME"):
         if pattern == short or pattern.startswith(f"{short}/"):
             return home + pattern.removeprefix(short)
@@ -47,11 +47,11 @@ def _expand(pattern: str, home: str) -> str:
 
 _MOST = 20
 TO_TRUST = "until you have looked at the file and run `kedge trust`"
-"""How a notice of something ends that counts when the file is trusted."""
+"""The end of a notice about something that counts only if the file is trusted."""
 
 
 def notices(file: LoadedFile) -> list[str]:
-    """One line for each thing."""
+    """The notices of a file, one line each."""
     path = printable(file.path)
     if file.strays:
         return [f"{path} is ignored: it is a link out of the project; put a copy in its place"]
@@ -75,7 +75,7 @@ _NOT_WRITTEN = {
     *("permission", "restrictions", "agent", "instructions", "notices", "files", "raw"),
     "key_variables",
 }
-"""Fields that are made here, whatever a file may have under their names."""
+"""Fields that are computed here, even if a file has keys with their names."""
 _OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
 _ONLY_SHOWN = {"mode", "hidden", "color"}
 
@@ -87,7 +87,7 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     is_trusted: TrustCheck = nobody,
 ) -> Config:
-    """The configuration of a directory. Reads files: a coroutine calls it in a thread."""
+    """The configuration of a directory. It reads files, so call it in a thread from a coroutine."""
     variables = os.environ if environ is None else environ
     files = load_files(directory, worktree, environ=variables, is_trusted=is_trusted)
     return config_of(files, home_of(variables))
@@ -100,9 +100,9 @@ def load_readable_config(
     environ: Mapping[str, str],
     is_trusted: TrustCheck = nobody,
 ) -> Config:
-    """As `load_config`, of the files that can be read; the notices tell of the others.
+    """Like `load_config`, but only with the files that can be read; notices report the others.
 
-    To be shown, not to work by: a file that is left out may forbid something.
+    For display only, not to work by: a file that is left out may forbid something.
     """
 
     def files(complain: Complain) -> list[LoadedFile]:
@@ -114,7 +114,7 @@ def load_readable_config(
 
 
 def load_own_config(environ: Mapping[str, str]) -> Config:
-    """What the user's own files say, of those that can be read; to be shown, not to work by."""
+    """The configuration in the user's own files that can be read; for display only."""
 
     def files(complain: Complain) -> list[LoadedFile]:
         return load_own_files(environ=environ, complain=complain)
@@ -130,7 +130,7 @@ def _readable(files: Callable[[Complain], list[LoadedFile]], home: str) -> Confi
 
 
 def config_of(files: list[LoadedFile], home: str) -> Config:
-    """What files come to together."""
+    """The configuration that files add up to."""
     raw = merged(files)
     known = {name: value for name, value in raw.items() if name not in _NOT_WRITTEN}
     return msgspec.structs.replace(
@@ -158,7 +158,7 @@ def _agents(raw: Json, files: list[LoadedFile], home: str) -> dict[str, AgentCon
 
 def _agent(raw: Json, restrictions: tuple[Any, ...], home: str) -> AgentConfig:
     given = {name: value for name, value in raw.items() if name not in _NOT_WRITTEN}
-    # What an agent has no name for is meant for its model.
+    # Keys that kedge does not know for an agent are meant for its model.
     more = {key: value for key, value in given.items() if key not in _OF_AGENTS | _ONLY_SHOWN}
     return msgspec.structs.replace(
         msgspec.convert(given, AgentConfig),
@@ -180,10 +180,10 @@ def _instructions(files: list[LoadedFile], home: str) -> tuple[Instruction, ...]
 
 
 def _root(file: LoadedFile, pattern: str) -> str | None:
-    """Where a pattern of a file may lead.
+    """The folder that a pattern of a file must not leave; None if it may lead anywhere.
 
-    Trust in the words of a project's file is no trust in links that come with the next pull; but
-    who trusts words that lead elsewhere wants that.
+    Trusting the text of a project's file does not mean trusting links that come with the next
+    pull; but a user who trusts a pattern that leads elsewhere wants that.
     """
     if file.root is None or not file.trusted:
         return file.reach

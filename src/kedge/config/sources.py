@@ -1,4 +1,4 @@
-"""One configuration file as it was found: what it says, what it includes, and whose it is."""
+"""A single configuration file as found on disk: its text, the files it includes, and its owner."""
 
 import hashlib
 import os
@@ -18,23 +18,23 @@ _MOST_INCLUDED = 64
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A place where a configuration file may be."""
+    """A possible path of a configuration file."""
 
     path: str
     root: str | None
     """The worktree, for a file of a project; None for the user's own."""
     reach: str | None = None
-    """The folder that a project's file is about: untrusted, it may read nothing else."""
+    """The folder that a project's file applies to: untrusted, it can refer to files in it only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Included:
-    """A file that a configuration includes, as it was when it was looked at."""
+    """A file that a configuration includes, as it was when it was read."""
 
     where: str
-    """With all links followed."""
+    """The path with all links followed."""
     is_elsewhere: bool
-    """Whether it is none of the project's; then it was not read yet."""
+    """Whether it is outside of the project; then it was not read yet."""
     content: bytes | None = None
     """None if there is no file."""
     problem: UnreadableFile | None = None
@@ -42,7 +42,7 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """A configuration file that is there, before anything in it was replaced or left out."""
+    """An existing configuration file, before anything in it is replaced or left out."""
 
     path: str
     root: str | None
@@ -53,18 +53,19 @@ class ConfigSource:
     _seen: dict[str, Included] = field(default_factory=dict)
 
     def invalid(self, path: KeyPath, why: str) -> ConfigInvalid:
-        """The error that names a key of this file."""
+        """The error for a key of this file."""
         line = line_of(self.text, path)
         return ConfigInvalid(self.path, why, line=line, key=dotted(path))
 
     def locate(self, name: str) -> str:
-        """The file that `{file:name}` means."""
+        """The path that `{file:name}` refers to."""
         if name == "~" or name.startswith("~/"):
             name = self.home + name[1:]
         return os.path.normpath(os.path.join(os.path.dirname(self.path), name))
 
     def digest(self) -> str:
-        """What it says, and all that its project lets it include; a change gives another one."""
+        """A digest of its text and of all files of its project that it includes; it changes when
+        any of these changes."""
         digest = hashlib.sha256(self.text.encode())
         for name in self._names():
             found = self.included(name)
@@ -72,13 +73,14 @@ class ConfigSource:
         return digest.hexdigest()
 
     def included(self, name: str) -> Included:
-        """The file that `{file:name}` means, looked at once: what is used is what was trusted."""
+        """The file that `{file:name}` refers to, read only once: what is used is what was
+        trusted."""
         if name not in self._seen:
             self._seen[name] = self._look(os.path.realpath(self.locate(name)))
         return self._seen[name]
 
     def included_text(self, name: str) -> str | None:
-        """What it holds, None if it is not there; raises `Unreadable`."""
+        """The text of that file, None if it does not exist; raises `UnreadableFile`."""
         if "\0" in name:
             raise UnreadableFile("has a name that no file can have")
         found = self.included(name)
@@ -87,7 +89,7 @@ class ConfigSource:
         return decoded(read(found.where) if found.is_elsewhere else found.content)
 
     def _look(self, where: str) -> Included:
-        # What lies elsewhere is the user's own, who may change a key without trusting anew.
+        # Files elsewhere are the user's own; they may change a key there without trusting again.
         if self.root is None or not lies_below(where, self.root):
             return Included(where, is_elsewhere=True)
         try:
@@ -117,7 +119,7 @@ def _state(found: Included) -> bytes:
 
 
 def open_source(candidate: Candidate, home: str) -> ConfigSource | None:
-    """The file, if there is one."""
+    """The file, if it exists."""
     try:
         text = decoded(read(candidate.path, LARGEST_CONFIG))
     except UnreadableFile as error:
@@ -142,7 +144,7 @@ def open_source(candidate: Candidate, home: str) -> ConfigSource | None:
 
 
 def strings(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Every string in a value, but no key."""
+    """Every string in a value, but not its keys."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

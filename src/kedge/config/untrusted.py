@@ -1,7 +1,7 @@
-"""What of a project's configuration counts before a user has trusted it.
+"""Decides which parts of a project's configuration count before a user has trusted it.
 
-A list of what may be set, not of what may not: a key that is added later is left out by itself.
-Permissions go apart, as rules that can only restrict.
+This is a list of what may be set, not of what may not: a key that is added later is left out by
+default. Permissions are kept separately, as rules that can only restrict.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,12 +26,12 @@ _FREE_OF_MODELS = {
 }
 _MOST_INSTRUCTIONS = 50
 _SHARING = ("auto", "manual", "disabled")
-"""From the most open to the strictest."""
+"""From the least to the most restrictive."""
 
 
 @dataclass(slots=True)
 class AllowedConfig:
-    """What is left of an untrusted file, and what is not."""
+    """What counts of an untrusted file, and what does not."""
 
     kept: Json = field(default_factory=dict)
     permission: Json = field(default_factory=dict)
@@ -39,15 +39,15 @@ class AllowedConfig:
     """The permissions of its agents."""
     ignored: list[KeyPath] = field(default_factory=list)
     allowing: list[KeyPath] = field(default_factory=list)
-    """Rules that would allow, which only make exceptions from the file's own."""
+    """Rules that would allow; they only make exceptions from the file's own rules."""
     asking: list[KeyPath] = field(default_factory=list)
     """Rules that would ask, also where something was denied before."""
     odd: list[KeyPath] = field(default_factory=list)
-    """Keys that have a word that means nothing here."""
+    """Keys with a value that kedge does not know."""
 
 
 def limited(value: Json, trusted: Mapping[str, Any], reach: str) -> AllowedConfig:
-    """What counts of an untrusted file in normal form, beside what trusted files say."""
+    """What counts of an untrusted file in normal form, given what trusted files say."""
     return _Limiting(trusted, reach).file(value)
 
 
@@ -81,7 +81,7 @@ class _Limiting:
         self.made.ignored.append(path)
 
     def ignore_all(self, value: object, *path: str) -> None:
-        """Ignore a value, named by what is in it if it is an object."""
+        """Ignore a value; an object is reported by its keys."""
         for inner in value if isinstance(value, dict) and value else [None]:
             self.ignore(*path, *([] if inner is None else [inner]))
 
@@ -113,7 +113,7 @@ class _Limiting:
                 self.made.kept.setdefault("provider", {})[name] = kept
 
     def free(self, value: Json, free: set[str], later: set[str], *path: str) -> Json:
-        """The keys that an untrusted file may set; those for `later` are looked at elsewhere."""
+        """The keys that an untrusted file may set; those in `later` are handled elsewhere."""
         kept = {}
         for key, item in value.items():
             if key in free:
@@ -136,7 +136,7 @@ class _Limiting:
         self.loosening(value, "permission")
 
     def loosening(self, value: Json, *path: str) -> None:
-        """Take down the rules that would permit more if the file were trusted."""
+        """Record the rules that would permit more if the file were trusted."""
         lists = {"allow": self.made.allowing, "ask": self.made.asking}
         for name, given in value.items():
             for key, action in (given if isinstance(given, dict) else {None: given}).items():
@@ -144,14 +144,14 @@ class _Limiting:
                     lists[action].append((*path, name) if key is None else (*path, name, key))
 
     def tools(self, value: dict[str, bool]) -> None:
-        # They are among the permissions already; those that are on are told of there.
+        # They are already among the permissions, where the ones that are on are reported.
         self.made.kept["tools"] = {name: on for name, on in value.items() if not on}
 
     def tool_output(self, value: Json) -> None:
         own = {**msgspec.structs.asdict(ToolOutputConfig()), **self.trusted.get("tool_output", {})}
         kept = {}
         for key, item in value.items():
-            # More of it is paid for by whoever comes across the file.
+            # A larger limit would cost money of anyone who opens the project.
             if key in own and item <= own[key]:
                 kept[key] = item
             else:
@@ -166,11 +166,11 @@ class _Limiting:
             self.ignore("share")
 
     def default_agent(self, value: str) -> None:
-        # The user's own choice may be an agent that is permitted less.
+        # The user's own choice may be an agent with fewer permissions.
         if "default_agent" in self.trusted:
             self.ignore("default_agent")
         elif value not in BUILT_IN or self.trusted.get("agent", {}).get(value, {}).get("disable"):
-            # Else whoever comes across the file could prompt nobody.
+            # Otherwise a user who opens the project could not prompt any agent.
             self.made.odd.append(("default_agent",))
         else:
             self.made.kept["default_agent"] = value

@@ -1,7 +1,7 @@
-"""Checks each value of a configuration file, so that a mistake is named by its key.
+"""Checks each value of a configuration file, so that an error names its key.
 
-Keys that kedge does not know are not looked at. A word that kedge does not know is left out where
-newer versions of OpenCode may have new ones, and is a mistake where it decides what is permitted.
+Unknown keys are not checked. An unknown word is left out where newer versions of OpenCode may have
+new ones, and is an error where it decides what is permitted.
 """
 
 import json
@@ -13,12 +13,12 @@ from kedge.config.jsonc import KeyPath
 Check: TypeAlias = Callable[[Any, KeyPath, list[KeyPath]], None]
 
 MOST_RULES = 500
-"""How many permission rules a file may have: each is looked at whenever something is decided."""
+"""How many permission rules a file may have: every decision goes through all of them."""
 LONGEST_PATTERN = 500
 
 
 class Mistake(Exception):
-    """A value is not what its key needs."""
+    """A value is not valid for its key."""
 
     def __init__(self, path: KeyPath, why: str) -> None:
         super().__init__(why)
@@ -27,7 +27,7 @@ class Mistake(Exception):
 
 
 def check(value: object) -> list[KeyPath]:
-    """Raise the first mistake; tells which keys have words that kedge does not know."""
+    """Raise the first error; returns the keys with words that kedge does not know."""
     odd: list[KeyPath] = []
     _FILE(value, (), odd)
     for n, path in enumerate(_rules(value), 1):
@@ -39,9 +39,9 @@ def check(value: object) -> list[KeyPath]:
 
 
 def check_models(value: Mapping[str, Any]) -> None:
-    """Raise if a model is named without its provider. For after `{env:}` and `{file:}` were
+    """Raise if a model is named without its provider. Call it after `{env:}` and `{file:}` were
     replaced."""
-    # A variable that is not set chooses nothing.
+    # A variable that is not set selects no model.
     named: list[tuple[KeyPath, str]] = [
         ((key,), value[key]) for key in ("model", "small_model") if value.get(key)
     ]
@@ -61,7 +61,7 @@ def _agents(value: Mapping[str, Any]) -> Iterator[tuple[KeyPath, dict[str, Any]]
 
 
 def _rules(value: Any) -> Iterator[KeyPath]:  # noqa: ANN401 - any JSON
-    """The key of every permission rule of a file that has the right shape."""
+    """The key of every permission rule of a file that has a valid shape."""
     for path, holder in (((), value), *_agents(value)):
         given = holder.get("permission", {})
         for name, action in given.items() if isinstance(given, dict) else ():
@@ -131,7 +131,7 @@ def _list(each: Check) -> Check:
 
 
 def _table(each: Check) -> Check:
-    """An object whose keys are names that the user gives."""
+    """An object whose keys are names chosen by the user."""
 
     def look(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
         if not isinstance(value, dict):
@@ -143,7 +143,7 @@ def _table(each: Check) -> Check:
 
 
 def _record(fields: Mapping[str, Check]) -> Check:
-    """An object whose keys have meanings of their own."""
+    """An object with fixed keys."""
 
     def look(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
         if not isinstance(value, dict):

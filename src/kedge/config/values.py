@@ -1,4 +1,4 @@
-"""What a configuration says, after its files were read, checked and merged."""
+"""The values of a configuration, after its files were read, checked and merged."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ Modality = Literal["text", "audio", "image", "video", "pdf"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a configuration; keys that it does not know are left out."""
+    """A part of a configuration; unknown keys are left out."""
 
 
 class CostConfig(Section, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class CostConfig(Section, frozen=True, kw_only=True):
 
 
 class LimitConfig(Section, frozen=True, kw_only=True):
-    """How many tokens fit; 0 is unknown."""
+    """Limits in tokens; 0 if unknown."""
 
     context: int = 0
     input: int | None = None
@@ -33,24 +33,24 @@ class LimitConfig(Section, frozen=True, kw_only=True):
 
 
 class ModalitiesConfig(Section, frozen=True, kw_only=True):
-    """What a model takes in and gives out."""
+    """The kinds of input and output of a model."""
 
     input: tuple[Modality, ...] | None = None
     output: tuple[Modality, ...] | None = None
 
 
 class ModelEndpoint(Section, frozen=True, kw_only=True):
-    """Where one model is reached, if not where its provider is."""
+    """Where to reach a single model, if it differs from its provider."""
 
     npm: str | None = None
     api: str | None = None
 
 
 class ModelConfig(Section, frozen=True, kw_only=True):
-    """A model of a provider; None is what the catalog knows of it."""
+    """A model of a provider; None means the value from the catalog."""
 
     id: str | None = None
-    """What the provider calls it, if that is not its key."""
+    """The provider's name for it, if it differs from its key."""
     name: str | None = None
     family: str | None = None
     release_date: str | None = None
@@ -79,15 +79,15 @@ class ProviderConfig(Section, frozen=True, kw_only=True):
     env: tuple[str, ...] | None = None
     """The variables that may hold its key."""
     options: dict[str, Any] = {}
-    """`baseURL`, `apiKey`, `headers`, `timeout` (milliseconds, or false for none), and whatever
-    else its client takes."""
+    """`baseURL`, `apiKey`, `headers`, `timeout` (milliseconds, or false for none), and all other
+    options of its client."""
     models: dict[str, ModelConfig] = {}
     whitelist: tuple[str, ...] | None = None
     blacklist: tuple[str, ...] | None = None
 
 
 class AgentConfig(Section, frozen=True, kw_only=True):
-    """What differs in an agent from how it is built in."""
+    """The differences of an agent from its built-in definition."""
 
     model: str | None = None
     variant: str | None = None
@@ -101,26 +101,26 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     steps: int | None = None
     disable: bool = False
     tools: dict[str, bool] = {}
-    """As it was written; `permission` has it already."""
+    """As written; `permission` already includes it."""
     options: dict[str, Any] = {}
 
 
 class ToolOutputConfig(Section, frozen=True, kw_only=True):
-    """How much of what a tool gives back is stored and sent; the rest is kept in a file."""
+    """How much of a tool's output is stored and sent; the rest goes to a file."""
 
     max_bytes: int = 50 * 1024
     max_lines: int = 2000
 
 
 class Instruction(Section, frozen=True, kw_only=True):
-    """Files, or an address, whose text every prompt begins with."""
+    """Files, or a URL, with text that is put before every prompt."""
 
     pattern: str
-    """A path, which may have wildcards, or an `http(s)` address."""
+    """A path, which may have wildcards, or an `http(s)` URL."""
     root: str | None = None
-    """If set, only what lies below this folder is meant, wherever links lead, and no secrets."""
+    """If set, only files below this folder match, with links followed, and no secrets."""
     trusted: bool = True
-    """Whether somebody trusts the file that says so."""
+    """Whether it comes from a trusted file."""
 
 
 class Config(Section, frozen=True, kw_only=True):
@@ -135,12 +135,12 @@ class Config(Section, frozen=True, kw_only=True):
     permission: Ruleset = ()
     """The rules of trusted files: the last that matches wins."""
     restrictions: tuple[Ruleset, ...] = ()
-    """The rules of untrusted files, one set for each. In a set the last that matches wins, and an
-    outcome can only make stricter what `permission` and all other rules come to: `allow`, like no
-    match, changes nothing, `ask` turns an allow into an ask, `deny` is a deny."""
+    """The rules of untrusted files, one set for each. In a set the last match wins, and its action
+    can only make the result of `permission` and all other rules stricter: `allow`, like no match,
+    changes nothing, `ask` turns an allow into an ask, `deny` denies."""
     agent: dict[str, AgentConfig] = {}
     tools: dict[str, bool] = {}
-    """As it was written; `permission` and `restrictions` have it already."""
+    """As written; `permission` and `restrictions` already include it."""
     instructions: tuple[Instruction, ...] = ()
     tool_output: ToolOutputConfig = ToolOutputConfig()
     snapshot: bool = True
@@ -148,12 +148,12 @@ class Config(Section, frozen=True, kw_only=True):
     username: str | None = None
     shell: str | None = None
     keep_env: tuple[str, ...] = ()
-    """Variables with keys of providers that commands of the agent are told all the same."""
+    """Variables with providers' keys that the agent's commands may see anyway."""
     key_variables: tuple[str, ...] = ()
-    """Variables that the providers of trusted files take something from."""
+    """Variables from which the providers of trusted files take values."""
     notices: tuple[str, ...] = ()
-    """What was ignored, and why: for people to read."""
+    """What was ignored, and why, for people to read."""
     files: tuple[str, ...] = ()
-    """What was read, in the order in which it counts: the last wins."""
+    """The files that were read, in order of precedence: the last wins."""
     raw: dict[str, Any] = {}
-    """All that counts as JSON, with keys that kedge does not know, and with secrets."""
+    """Everything that counts as JSON, including unknown keys and secrets."""

@@ -14,13 +14,13 @@ _SECRET_NAME = re.compile(r"\.env(?!\.(?:example|sample|template)$)(\..*)?|.*\.(
 
 
 def keeps_secrets(path: str, root: str) -> bool:
-    """Whether a file of a project is one that nobody means to show."""
+    """Whether a file of a project usually contains secrets."""
     parts = os.path.relpath(os.path.realpath(path), os.path.realpath(root)).split(os.sep)
     return ".git" in parts or _SECRET_NAME.fullmatch(parts[-1]) is not None
 
 
 class Substitution:
-    """The replacing of one file's tokens."""
+    """Replaces the tokens of one file."""
 
     def __init__(self, source: ConfigSource, environ: Mapping[str, str], *, trusted: bool) -> None:
         self._source = source
@@ -30,10 +30,10 @@ class Substitution:
         self._room = _MOST_TEXT
         self.ignored: list[KeyPath] = []
         self.key_variables: list[str] = []
-        """Those that something of a provider was taken from."""
+        """Variables from which a value of a provider was taken."""
 
     def replaced(self, value: Any, path: KeyPath = ()) -> Any:  # noqa: ANN401 - any JSON
-        """The value with its tokens replaced; what may not have any goes to `ignored`."""
+        """The value with its tokens replaced; keys that may not have tokens go to `ignored`."""
         if isinstance(value, str):
             return self._string(value, path)
         if isinstance(value, dict):

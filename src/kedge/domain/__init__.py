@@ -1,1 +1,1 @@
-"""The values kedge is about (ids, sessions, messages, events, errors); no I/O, no re-exports."""
+"""kedge's values: ids, sessions, messages, events, errors. No I/O, no re-exports."""

@@ -1,4 +1,4 @@
-"""Agents as on the wire: who answers prompts, and what they may do."""
+"""Agents as on the wire: their prompts, models and permissions."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ BUILT_IN = (BUILD, PLAN)
 
 
 class AgentInfo(Value, frozen=True, kw_only=True):
-    """Somebody who answers prompts."""
+    """An agent: it answers prompts."""
 
     name: str
     description: str | None = None
@@ -26,9 +26,9 @@ class AgentInfo(Value, frozen=True, kw_only=True):
     permission: list[PermissionRule]
     """The last rule that matches decides."""
     model: MessageModel | None = None
-    """The model that it wants to be, if it has a wish."""
+    """The model that it prefers, if any."""
     variant: str | None = None
     prompt: str | None = None
     options: dict[str, Any]
     steps: int | None = None
-    """How many steps one of its turns may have."""
+    """The most steps that one of its turns may have."""

@@ -1,7 +1,8 @@
-"""What the programs that kedge starts may have: limits, and none of kedge's secrets.
+"""What the programs that kedge starts may have: limits, and none of kedge's secrets; and how the
+process of a command is known again.
 
-A repository decides how much they read, and must not decide how much of the machine they take. The
-agent's commands have no such limits: Node, Java and Go reserve far more memory than they use.
+A repository decides how much data they read, and must not decide how much of the machine they use.
+The agent's commands have no such limits: Node, Java and Go reserve far more memory than they use.
 """
 
 import resource
@@ -13,29 +14,30 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLimits:
-    """How much a program may take."""
+    """How much memory and time a program may use."""
 
     memory: int
-    """Bytes of its own; files that it maps do not count, since the system can drop them again."""
+    """Bytes of its own memory; files that it maps do not count, since the system can drop them
+    again."""
     cpu: int
-    """Seconds of all its threads together: what ends a program whose kedge was killed."""
+    """CPU seconds of all its threads together: this ends a program whose kedge was killed."""
 
     def apply(self, pid: int) -> None:
         """Limit a program that was just started.
 
-        Not before it runs: code between fork and exec can deadlock in a process with threads. In
-        the moment that passes, a program can take a few megabytes at most, and keeps those.
+        Not before it runs: code between fork and exec can deadlock in a process with threads. Until
+        then, a program can allocate a few megabytes at most, and keeps those.
         """
         if not hasattr(resource, "prlimit"):
-            # Only Linux can limit another process; elsewhere the time that kedge waits has to do.
+            # Only Linux can limit another process; elsewhere kedge's own timeout must do.
             return
         for kind, value in (
             (resource.RLIMIT_DATA, self.memory),
             (resource.RLIMIT_CPU, self.cpu),
-            # A program that runs out of memory aborts, and would leave all of it in a file.
+            # A program that runs out of memory aborts, and would write all of it to a core file.
             (resource.RLIMIT_CORE, 0),
         ):
-            # It is gone already, or a sandbox forbids it; to search at all matters more.
+            # The program is gone already, or a sandbox forbids limits; running it matters more.
             with suppress(ProcessLookupError, PermissionError):
                 _, most = resource.prlimit(pid, kind)
                 limit = value if most == resource.RLIM_INFINITY else min(most, value)
@@ -43,7 +45,23 @@ class ChildLimits:
 
 
 SERVER_PASSWORDS = ("KEDGE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD")
-"""What clients must say; the first that is set counts."""
+"""Variables with the password for clients; the first that is set counts."""
 DATABASE_URL = "KEDGE_DATABASE_URL"
-"""May have a password in it."""
+"""The URL may contain a password."""
 OWN_SECRETS = (*SERVER_PASSWORDS, DATABASE_URL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """The first process of a command."""
+
+    session_id: str
+    part_id: str
+    """The call that started it."""
+    machine: str
+    boot: str
+    """The boot, and the space of process ids, that the numbers belong to."""
+    pid: int
+    pgid: int
+    started: int
+    """When it started, as its system counts."""

@@ -1,11 +1,11 @@
-"""Where the time comes from, so that tests can set it; not for measuring durations."""
+"""The source of the current time, so that tests can set it; not for measuring durations."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Something that knows the time."""
+    """A source of the current time."""
 
     def now(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -13,7 +13,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the operating system; it may step back."""
+    """The clock of the operating system; it may go backwards."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Every error kedge raises, in families by who must act; their HTTP form is the server's concern.
+"""All errors that kedge raises, in families by who must act; the server decides their HTTP form.
 
 The docstring of a class is its default message.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from kedge.domain.text import mend_text
 
-# The wire cuts messages at this length; a caller's whole input must never come back in an error.
+# The wire cuts messages at this length; an error must never repeat a caller's whole input.
 MESSAGE_LIMIT = 1024
 
 
@@ -22,7 +22,7 @@ class KedgeError(Exception):
 
     @property
     def data(self) -> dict[str, Any]:
-        """What a client is told, small and made of JSON values only."""
+        """Details for a client, small and made of JSON values only."""
         return {"message": str(self)[:MESSAGE_LIMIT], **self._details()}
 
     def _details(self) -> dict[str, Any]:
@@ -87,6 +87,14 @@ class MessageExists(InvalidInput):
 
 class PathRefused(InvalidInput):
     """kedge does not touch this path."""
+
+
+class InvalidPath(InvalidInput):
+    """No file has such a path, or what is there is of another kind."""
+
+
+class SearchFailed(InvalidInput):
+    """The search cannot be made as it was asked for."""
 
 
 class NotFound(CallerError):
@@ -163,7 +171,7 @@ class TailNotFound(NotFound):
 
 
 class PermissionNotFound(NotFound):
-    """Nobody waits for this permission: it was answered, or its turn has ended."""
+    """This permission request is not open: it was answered, or its turn has ended."""
 
     def __init__(self, id: str) -> None:
         super().__init__("Permission request", id)
@@ -173,7 +181,7 @@ class PermissionNotFound(NotFound):
 
 
 class QuestionNotFound(NotFound):
-    """Nobody waits for an answer to this question: it was answered, or its turn has ended."""
+    """This question is not open: it was answered, or its turn has ended."""
 
     def __init__(self, id: str) -> None:
         super().__init__("Question request", id)
@@ -206,7 +214,7 @@ class PathNotFound(NotFound):
 
 
 class PathUncovered(CallerError):
-    """It is not known what was at this path: the snapshot did not look at it."""
+    """It is not known what was at this path: the snapshot does not cover it."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"it is not known what was at {path}: it was {reason}")
@@ -229,24 +237,24 @@ class SessionBusy(CallerError):
 
 
 class FileChanged(CallerError):
-    """The file is not what the session last read or wrote; it has to be read again first."""
+    """The file is not what the session last read or wrote; read it again first."""
 
     def __init__(self, path: str, *, known: bool) -> None:
         why = "it changed since you read it: read it again" if known else "read it first"
         super().__init__(f"{path} was not written: {why}")
         self.path = path
         self.known = known
-        """Whether the session has read or written it at all."""
+        """Whether the session has read or written the file at all."""
 
     def _details(self) -> dict[str, Any]:
         return {"path": mend_text(self.path)[:MESSAGE_LIMIT]}
 
 
 class FileBusy(CallerError):
-    """Somebody else is writing the file; wait until they are done, then try again."""
+    """Another session or process is writing the file; wait until it is done, then try again."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"Somebody else is writing the file: {path}")
+        super().__init__(f"Another session or process is writing the file: {path}")
         self.path = path
 
     def _details(self) -> dict[str, Any]:
@@ -254,7 +262,7 @@ class FileBusy(CallerError):
 
 
 class QuestionRejected(CallerError):
-    """Somebody decided not to answer a question, which ends the turn that asked it."""
+    """The user dismissed a question, which ends the turn that asked it."""
 
     def __init__(self, requestID: str) -> None:
         super().__init__("The user dismissed this question")
@@ -276,7 +284,7 @@ class LeaseLost(CallerError):
 
 
 class TurnAborted(CallerError):
-    """Somebody aborted the turn."""
+    """The turn was aborted."""
 
     def __init__(self, sessionID: str) -> None:
         super().__init__(f"The turn was aborted: {sessionID}")
@@ -307,6 +315,14 @@ class ConfigInvalid(OperatorError):
     def _details(self) -> dict[str, Any]:
         found = {"path": mend_text(self.path)[:MESSAGE_LIMIT], "line": self.line, "key": self.key}
         return {name: value for name, value in found.items() if value}
+
+
+class SearchStopped(OperatorError):
+    """A search took more time or memory than there is for one."""
+
+
+class WriteFailed(OperatorError):
+    """A file could not be written; those that belong to it were taken back."""
 
 
 class CannotListen(OperatorError):
@@ -365,8 +381,8 @@ class RootBusy(SnapshotError):
     """Another kedge is changing files in this folder; wait until it is done, then try again."""
 
     def __init__(self, holder: str = "", *, is_own: bool = False) -> None:
-        """`holder` is the process that has the folder, in words; empty if it cannot be seen. It
-        may be this one."""
+        """`holder` describes the process that has the folder, which may be this one; empty if it is
+        not visible."""
         told = ""
         if holder:
             told = (
@@ -375,7 +391,7 @@ class RootBusy(SnapshotError):
             )
         if is_own:
             told = (
-                "Other sessions of this process are at work in this folder for long; wait until"
+                "Other sessions of this process are using this folder for a long time; wait until"
                 " they are done, then try again"
             )
         super().__init__(told)

@@ -1,4 +1,4 @@
-"""What the events of the wire carry, one class per type; keeping and sending is done elsewhere."""
+"""The properties of events on the wire, one class per type; storing and sending are elsewhere."""
 
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -16,11 +16,11 @@ from kedge.domain.wire_errors import Failure
 
 
 class EventProperties(Value, frozen=True, kw_only=True):
-    """What happened; subclasses say which type of event it is."""
+    """An event's content; each subclass is one type of event."""
 
     type: ClassVar[str]
     stored: ClassVar[bool] = True
-    """Whether it is a fact to keep, and not only news for those who listen now."""
+    """Whether it is stored, instead of only being sent to the current listeners."""
 
 
 class Copy(Value, frozen=True, kw_only=True):
@@ -82,14 +82,14 @@ class SessionCompacted(EventProperties, frozen=True, kw_only=True):
 
 
 class SessionRequest(EventProperties, frozen=True, kw_only=True):
-    """Somebody asked a session that runs, maybe in another process, for something."""
+    """A request to a running session, possibly in another process."""
 
     type: ClassVar[str] = "kedge.request"
     sessionID: str
     requestID: str
     kind: str
     generation: int | None = None
-    """The run that is meant: a later one of the same session has nothing to do with it."""
+    """The run that the request is for: it does not affect a later run of the same session."""
 
 
 class MessageUpdated(EventProperties, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class PartRemoved(EventProperties, frozen=True, kw_only=True):
 
 
 class PartDelta(EventProperties, frozen=True, kw_only=True):
-    """More of a streamed text; the whole comes with `PartUpdated` when the part ends."""
+    """More of a streamed text; `PartUpdated` has the whole text when the part ends."""
 
     type: ClassVar[str] = "message.part.delta"
     stored: ClassVar[bool] = False
@@ -135,7 +135,7 @@ class TodoUpdated(EventProperties, frozen=True, kw_only=True):
     sessionID: str
     todos: list[Todo]
     messageID: str | None = None
-    """The message that wrote the list, so that a revert can take it back."""
+    """The message that wrote the list, so that a revert can undo it."""
 
 
 class PermissionAsked(PermissionRequest, EventProperties, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class ServerHeartbeat(EventProperties, frozen=True, kw_only=True):
 
 
 class ServerResync(EventProperties, frozen=True, kw_only=True):
-    """The listener missed something or its cursor is of no use; it must fetch the state anew."""
+    """The listener missed events, or its cursor is unusable; it must reload the state."""
 
     type: ClassVar[str] = "server.resync"
     stored: ClassVar[bool] = False
@@ -244,7 +244,7 @@ P = TypeVar("P")
 
 
 class EventFrame(Value, Generic[P], frozen=True, kw_only=True):
-    """An event as listeners get it."""
+    """An event as listeners receive it."""
 
     id: str
     type: str
@@ -300,7 +300,7 @@ EVENTS: dict[str, type[EventProperties]] = {
 }
 
 
-# Indexed at run time, which type checkers do not follow.
+# Subscripted at run time, which type checkers do not support.
 _frame_of: Any = EventFrame
 _FRAMES = {name: _frame_of[kind] for name, kind in EVENTS.items()}
 
@@ -320,7 +320,7 @@ def frame(id: str, properties: EventProperties | UnknownEvent) -> str:
 
 
 def frame_text(id: str, type: str, properties: str) -> str:
-    """The JSON text of an event whose properties are JSON text already."""
+    """The JSON text of an event whose properties are already JSON text."""
     return f'{{"id":"{id}","type":"{type}","properties":{properties}}}'
 
 

@@ -1,4 +1,4 @@
-"""Ids that sort by the time they were made; what they name is not looked up here.
+"""Ids that sort by their creation time.
 
 An id is a prefix, 48 bits of time and counter in hex, and 14 random characters. The 48 bits wrap
 every 795 days, so ids say nothing about the order of messages; `time.created` does.
@@ -38,7 +38,7 @@ class IdBlock:
 
 
 class IdMaker:
-    """Makes ids that ascend within this process, whatever the clock does; threads may share it."""
+    """Makes ids that ascend within this process even if the clock goes back; thread-safe."""
 
     def __init__(
         self, clock: Clock | None = None, random: Callable[[int], bytes] = os.urandom
@@ -49,7 +49,7 @@ class IdMaker:
         self._last = 0
 
     def make(self, prefix: str) -> str:
-        """A new id; those of sessions descend, so that the newest sorts first."""
+        """A new id. Ids of sessions descend, so that the newest sorts first."""
         return _format(prefix, self._reserve(1), self._suffix())
 
     def session(self) -> str:
@@ -74,7 +74,7 @@ class IdMaker:
         return self.make("req")
 
     def block(self, count: int) -> IdBlock:
-        """Reserves `count` consecutive ids, none of which the 48 bits wrap in between."""
+        """Reserve `count` consecutive ids, with no wrap of the 48 bits among them."""
         if not 0 <= count <= _WRAP:
             raise InvariantBroken(f"a block of {count} ids cannot be reserved")
         return IdBlock(self._reserve(count), self._suffix())
@@ -83,7 +83,7 @@ class IdMaker:
         now = self._clock.now() * _TICKS_PER_MS
         with self._lock:
             # The counter of a new millisecond starts at 1. When it overflows, or when the clock
-            # stands still or steps back, counting on carries into the milliseconds to come.
+            # stands still or goes back, counting continues into future milliseconds.
             first = max(now, self._last) + 1
             if first % _WRAP + count > _WRAP:
                 first += _WRAP - first % _WRAP
@@ -100,7 +100,8 @@ def _format(prefix: str, tick: int, suffix: str) -> str:
 
 
 def check_id(prefix: str, value: object) -> str:
-    """The value, if it can be an id of this kind; clients make ids of any form after the prefix."""
+    """The value, if it is well-formed for this kind; clients make ids of any form after the
+    prefix."""
     if not isinstance(value, str) or not value.startswith(prefix):
         raise InvalidId(_expected(prefix, value))
     if len(value) > _MAX_LENGTH:

@@ -8,14 +8,14 @@ from kedge.domain.values import Value
 from kedge.domain.wire_errors import Failure
 
 if TYPE_CHECKING:
-    # That of Python 3.11 knows no default; type checkers bring the newer one with them.
+    # TypeVar of Python 3.11 has no default; type checkers ship the newer one.
     from typing_extensions import TypeVar
 else:
     from typing import TypeVar
 
 
 class MessageModel(Value, frozen=True, kw_only=True):
-    """The model a message was sent to; sessions name theirs with `ModelRef`."""
+    """The model that a message was sent to; sessions use `ModelRef`."""
 
     providerID: str
     modelID: str
@@ -23,18 +23,18 @@ class MessageModel(Value, frozen=True, kw_only=True):
 
 
 class MessageTime(Value, frozen=True, kw_only=True):
-    """When a message was made (this never changes) and, if the model wrote it, completed."""
+    """When a message was created (this never changes) and, if the model wrote it, completed."""
 
     created: int
     completed: int | None = None
 
 
 class TextFormat(Value, tag_field="type", tag="text", frozen=True, kw_only=True):
-    """The answer is to be plain text."""
+    """The answer shall be plain text."""
 
 
 class JsonSchemaFormat(Value, tag_field="type", tag="json_schema", frozen=True, kw_only=True):
-    """The answer is to be JSON that fits a schema."""
+    """The answer shall be JSON that fits a schema."""
 
     schema: dict[str, Any]
     retryCount: int | None = None
@@ -52,7 +52,7 @@ class TurnSummary(Value, frozen=True, kw_only=True):
 
 
 class UserMessage(Value, tag_field="role", tag="user", frozen=True, kw_only=True):
-    """What a person asked."""
+    """A message of the user."""
 
     id: str
     sessionID: str
@@ -66,7 +66,7 @@ class UserMessage(Value, tag_field="role", tag="user", frozen=True, kw_only=True
 
 
 class MessagePath(Value, frozen=True, kw_only=True):
-    """Where the model worked."""
+    """The folder in which the model worked."""
 
     cwd: str
     root: str
@@ -91,7 +91,7 @@ class AssistantMessage(Value, tag_field="role", tag="assistant", frozen=True, kw
     cost: int | float
     tokens: TokenCount
     structured: Any = None
-    """The answer in the form that the user message's format asked for."""
+    """The answer in the format that the user message asked for."""
     variant: str | None = None
     finish: str | None = None
 

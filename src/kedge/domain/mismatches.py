@@ -1,4 +1,4 @@
-"""Where JSON does not fit a type, in words; whether it fits is the decoder's to say."""
+"""Messages for JSON that does not fit a type. The decoder decides whether it fits."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from msgspec import inspect
 from kedge.domain.values import Json
 
 Way: TypeAlias = tuple[str | int, ...]
-"""The keys and indexes from the whole to the place."""
+"""The keys and indexes from the whole value to the place."""
 
 _LONGEST_SHOWN = 60
 _PLAIN_KEY = re.compile(rf"[A-Za-z_$][\w$-]{{,{_LONGEST_SHOWN - 1}}}", re.ASCII)
@@ -21,12 +21,12 @@ _Object: TypeAlias = inspect.StructType | inspect.DictType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """One place, what belongs there and what is there."""
+    """One place in the JSON, what was expected there and what was found."""
 
     way: Way
     expected: str
     found: str | None
-    """None where there is nothing."""
+    """None if nothing is there."""
 
     def __str__(self) -> str:
         if self.found is None:
@@ -37,7 +37,7 @@ class Mismatch:
 
 
 def path(way: Way) -> str:
-    """A place as people write it: `parts[0].text`."""
+    """A path in the usual notation: `parts[0].text`."""
     steps = "".join(map(_step, way))
     return steps.removeprefix(".")
 
@@ -49,7 +49,7 @@ def _step(step: str | int) -> str:
 
 
 def shown(obj: Json) -> str:
-    """A value in few words."""
+    """A short description of a value."""
     match obj:
         case str():
             return repr(_cut(obj))
@@ -66,14 +66,14 @@ def _cut(text: str) -> str:
 
 
 def mismatch(obj: Json, shape: inspect.Type, *, strict: bool = True) -> Mismatch:
-    """The first place where JSON that the decoder refused does not fit; what is not `strict` is
-    text, as in a query."""
+    """The first place where JSON that the decoder refused does not fit. If not `strict`, scalars
+    are strings, as in a query."""
     found = next(_mismatches(obj, _choices(shape), (), strict), None)
     return found or Mismatch(way=(), expected=_words(_choices(shape)), found=shown(obj))
 
 
 def _choices(shape: inspect.Type) -> list[inspect.Type]:
-    """The kinds of values that a place may hold."""
+    """The types of values that are allowed in a place."""
     match shape:
         case inspect.Metadata(type=inner):
             return _choices(inner)
@@ -159,7 +159,7 @@ def _simple(shape: inspect.Type) -> Any:  # noqa: ANN401 - a type with bounds is
 
 
 def _words(choices: Iterable[inspect.Type]) -> str:
-    """What may stand in a place; that null does is not worth a word."""
+    """The expected types in words; null is not worth mentioning."""
     words = list(dict.fromkeys(map(_word, choices)))
     if "a number" in words:
         words = [each for each in words if each != "a whole number"]

@@ -1,4 +1,4 @@
-"""The twelve kinds of parts of a message, as on the wire; where they are kept is not said here."""
+"""The twelve kinds of message parts, as on the wire."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from kedge.domain.wire_errors import Failure
 
 
 class PartTime(Value, frozen=True, kw_only=True):
-    """When something started and, once it has, ended."""
+    """When something started and, if it is over, ended."""
 
     start: int
     end: int | None = None
 
 
 class PartBase(Value, frozen=True, kw_only=True):
-    """What all parts have in common."""
+    """The fields that all parts have."""
 
     id: str
     sessionID: str
@@ -23,11 +23,11 @@ class PartBase(Value, frozen=True, kw_only=True):
 
 
 class TextPart(PartBase, tag_field="type", tag="text", frozen=True, kw_only=True):
-    """Text of the person or of the model."""
+    """Text from the user or from the model."""
 
     text: str
     synthetic: bool | None = None
-    """Written by the program, not by the person."""
+    """Written by the program, not by the user."""
     ignored: bool | None = None
     """Shown, but not sent to the model."""
     time: PartTime | None = None
@@ -35,14 +35,14 @@ class TextPart(PartBase, tag_field="type", tag="text", frozen=True, kw_only=True
 
 
 class SubtaskModel(Value, frozen=True, kw_only=True):
-    """The model a subtask is to use."""
+    """The model that a subtask shall use."""
 
     providerID: str
     modelID: str
 
 
 class SubtaskPart(PartBase, tag_field="type", tag="subtask", frozen=True, kw_only=True):
-    """A task for a session of its own."""
+    """A task that runs in its own session."""
 
     prompt: str
     description: str
@@ -60,7 +60,7 @@ class ReasoningPart(PartBase, tag_field="type", tag="reasoning", frozen=True, kw
 
 
 class SourceText(Value, frozen=True, kw_only=True):
-    """The words of a prompt that named something, and where they stand in it."""
+    """The text in a prompt that mentioned something, and its position."""
 
     value: str
     start: int
@@ -68,14 +68,14 @@ class SourceText(Value, frozen=True, kw_only=True):
 
 
 class Position(Value, frozen=True, kw_only=True):
-    """A place in a file, counted from zero."""
+    """A position in a file, counted from zero."""
 
     line: int
     character: int
 
 
 class Range(Value, frozen=True, kw_only=True):
-    """A stretch of a file."""
+    """A range in a file."""
 
     start: Position
     end: Position
@@ -134,7 +134,7 @@ class ToolPending(Value, tag_field="status", tag="pending", frozen=True, kw_only
 
 
 class ToolRunning(Value, tag_field="status", tag="running", frozen=True, kw_only=True):
-    """The tool is at work."""
+    """The tool is running."""
 
     input: dict[str, Any]
     title: str | None = None
@@ -143,7 +143,7 @@ class ToolRunning(Value, tag_field="status", tag="running", frozen=True, kw_only
 
 
 class ToolCompleted(Value, tag_field="status", tag="completed", frozen=True, kw_only=True):
-    """The tool has answered."""
+    """The tool has finished."""
 
     input: dict[str, Any]
     output: str
@@ -166,7 +166,7 @@ ToolState = ToolPending | ToolRunning | ToolCompleted | ToolError
 
 
 class ToolPart(PartBase, tag_field="type", tag="tool", frozen=True, kw_only=True):
-    """A tool call and how far it has come."""
+    """A tool call and its state."""
 
     callID: str
     tool: str
@@ -175,7 +175,7 @@ class ToolPart(PartBase, tag_field="type", tag="tool", frozen=True, kw_only=True
 
 
 class StepStartPart(PartBase, tag_field="type", tag="step-start", frozen=True, kw_only=True):
-    """A model request begins; the snapshot is the worktree as it was found."""
+    """A model request begins; the snapshot is the worktree as it was before."""
 
     snapshot: str | None = None
 
@@ -205,7 +205,7 @@ class PatchPart(PartBase, tag_field="type", tag="patch", frozen=True, kw_only=Tr
 
 
 class AgentPart(PartBase, tag_field="type", tag="agent", frozen=True, kw_only=True):
-    """The prompt names an agent."""
+    """An agent that the prompt mentions."""
 
     name: str
     source: SourceText | None = None
@@ -218,7 +218,7 @@ class RetryTime(Value, frozen=True, kw_only=True):
 
 
 class RetryPart(PartBase, tag_field="type", tag="retry", frozen=True, kw_only=True):
-    """A model request failed and is made again."""
+    """A model request failed and will be sent again."""
 
     attempt: int
     error: Failure
@@ -226,7 +226,7 @@ class RetryPart(PartBase, tag_field="type", tag="retry", frozen=True, kw_only=Tr
 
 
 class CompactionPart(PartBase, tag_field="type", tag="compaction", frozen=True, kw_only=True):
-    """The conversation up to here is summarised by the answer."""
+    """A compaction: the answer summarises the conversation up to here."""
 
     auto: bool
     overflow: bool | None = None
@@ -250,7 +250,7 @@ Part = (
 
 
 def part_ended(part: Part) -> bool:
-    """Whether no more progress of this part is to be expected."""
+    """Whether this part makes no more progress."""
     match part:
         case TextPart(time=time) | ReasoningPart(time=time):
             return time is None or time.end is not None

@@ -1,7 +1,7 @@
-"""Permission rules and requests as on the wire, and which rule decides.
+"""Permission rules and requests as on the wire, and how rules decide.
 
-A rule names permissions and things by patterns. Of all rules that match, the last one decides, so
-that later and nearer ones refine earlier ones. Where none matches, somebody is asked.
+A rule matches permissions and their subjects by patterns. The last rule that matches decides, so
+that later and closer rules refine earlier ones. Where none matches, the user is asked.
 """
 
 import re
@@ -17,7 +17,7 @@ PermissionReply = Literal["once", "always", "reject"]
 
 
 class PermissionRule(Value, frozen=True, kw_only=True):
-    """What to do about a permission for the things that match a pattern."""
+    """The action for a permission on everything that matches a pattern."""
 
     permission: str
     pattern: str
@@ -25,31 +25,31 @@ class PermissionRule(Value, frozen=True, kw_only=True):
 
 
 class AllowedPermission(Value, frozen=True, kw_only=True):
-    """What somebody allowed in a project with the reply `always`."""
+    """A permission that a user gave in a project with the reply `always`."""
 
     id: str
     permission: str
     pattern: str
     lasting: bool
-    """Whether it holds until it is taken back, and not only until the server ends that took it."""
+    """Whether it lasts until it is revoked, instead of until the server that received it stops."""
     time: int
     """When it was allowed, in milliseconds."""
 
     @property
     def rule(self) -> PermissionRule:
-        """The rule that it is."""
+        """The equivalent rule."""
         return PermissionRule(permission=self.permission, pattern=self.pattern, action="allow")
 
 
 class ToolCallRef(Value, frozen=True, kw_only=True):
-    """The tool call that asks."""
+    """The tool call that asks for a permission."""
 
     messageID: str
     callID: str
 
 
 class PermissionRequest(Value, frozen=True, kw_only=True):
-    """A tool call waits for somebody to allow it."""
+    """A tool call's request for a permission, which waits for the user's reply."""
 
     id: str
     sessionID: str
@@ -57,7 +57,7 @@ class PermissionRequest(Value, frozen=True, kw_only=True):
     patterns: list[str]
     metadata: dict[str, Any]
     always: list[str]
-    """The patterns that the reply `always` would allow from then on."""
+    """The patterns that the reply `always` would allow."""
     tool: ToolCallRef | None = None
 
 
@@ -67,25 +67,26 @@ _STRICTNESS: dict[PermissionAction, int] = {"allow": 0, "ask": 1, "deny": 2}
 _ANY_ARGUMENTS = " *"
 
 UNCERTAIN = "(not understood) "
-"""Stands before what could do anything: it is allowed only where nothing is asked for or denied."""
+"""Prefix for a text that could do anything: it is allowed only if no rule asks for or denies
+anything."""
 DOES_MORE = "(does more) "
-"""Stands before a command that does more than its name tells: one that runs other programs, or code
-in another language. A rule for everything allows it only where nothing is asked for or denied, and
-nobody allows it for good with others."""
+"""Prefix for a command that does more than its name says: one that runs other programs, or code in
+another language. A catch-all rule allows it only if no rule asks for or denies anything, and it is
+never allowed for good by a pattern for other commands."""
 IN_GIT = "(inside of .git) "
-"""Stands before a path that belongs to git itself: nothing but a person allows to write there."""
+"""Prefix for a path that belongs to git itself: only the user's own reply allows to write there."""
 EXACTLY = "(exactly) "
-"""Stands before a pattern whose `*` and `?` mean themselves."""
+"""Prefix for a pattern in which `*` and `?` are literal."""
 _COULD_ALSO: Mapping[str, tuple[str, ...]] = {"bash": ("edit", "external_directory")}
-"""What a command that nobody understands could do besides."""
+"""The other permissions that a command that was not understood could need."""
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a pattern means a text: `*` is any run of characters, `?` any one.
+    """Whether a pattern matches a text: `*` is any run of characters, `?` any one.
 
-    Nothing is special about slashes and line ends. A pattern that ends in " *" also means a command
-    without arguments: `ls *` is `ls` and `ls -l`, but not `lsof`. One that begins with "(exactly) "
-    means the text behind that.
+    Slashes and line ends are ordinary characters. A pattern that ends in " *" also matches a
+    command without arguments: `ls *` matches `ls` and `ls -l`, but not `lsof`. One that begins with
+    "(exactly) " matches the literal text after that prefix.
     """
     if pattern.startswith(EXACTLY):
         return text == pattern.removeprefix(EXACTLY)
@@ -95,8 +96,8 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    # Each piece between two stars is taken where it is first found: no choice has to be taken back,
-    # so no pattern can make this slow as a regular expression could.
+    # Each piece between two stars is taken where it is first found. No backtracking is needed, so
+    # no pattern can make this slow, as a regular expression could be.
     first, *rest = pattern.split("*")
     if not rest:
         return len(text) == len(first) and _begins(text, first)
@@ -120,7 +121,7 @@ def _begins(text: str, piece: str) -> bool:
 
 
 def _find(text: str, piece: str, start: int, end: int) -> int:
-    # Any characters at its beginning only move the place; left to the search, they would slow it.
+    # Leading "?" only shift the position; as part of the search, they would slow it down.
     rest = piece.lstrip("?")
     skipped = len(piece) - len(rest)
     if start + len(piece) > end:
@@ -139,7 +140,7 @@ def _expression(piece: str) -> re.Pattern[str]:
 
 
 def matching(permission: str, text: str, rules: Iterable[PermissionRule]) -> PermissionRule | None:
-    """The last rule about this permission that means the text."""
+    """The last rule about this permission that matches the text."""
     found = None
     for rule in rules:
         if matches(rule.permission, permission) and matches(rule.pattern, text):
@@ -148,7 +149,7 @@ def matching(permission: str, text: str, rules: Iterable[PermissionRule]) -> Per
 
 
 def decide(permission: str, text: str, *rulesets: Rules) -> PermissionRule:
-    """The rule that decides, over all rulesets in their order; asks where nothing matches."""
+    """The rule that decides, over all rulesets in order; asks if none matches."""
     every = [rule for rules in rulesets for rule in rules]
     found = matching(permission, _meant(text), every)
     if found is None or (found.action == "allow" and _is_doubtful(found, permission, text, every)):
@@ -161,12 +162,12 @@ def _ask(permission: str) -> PermissionRule:
 
 
 def _meant(text: str) -> str:
-    """What rules name: the text without what kedge says of it."""
+    """The text that rules match: without kedge's prefixes."""
     return text.removeprefix(DOES_MORE).removeprefix(IN_GIT)
 
 
 def _is_doubtful(allowing: PermissionRule, permission: str, text: str, rules: Rules) -> bool:
-    """Whether a rule that allows something cannot have meant this."""
+    """Whether a rule that allows something cannot have been meant for this text."""
     if text.startswith(IN_GIT):
         return True
     is_named = text.startswith(DOES_MORE) and not _is_for_all(allowing)
@@ -178,7 +179,7 @@ def _is_for_all(rule: PermissionRule) -> bool:
 
 
 def _could_be_barred(permission: str, text: str, rules: Rules) -> bool:
-    """Whether a text could mean something that is asked for or denied, because nobody knows."""
+    """Whether a text that was not understood could do something that rules ask for or deny."""
     if not text.startswith((UNCERTAIN, DOES_MORE)):
         return False
     others = _COULD_ALSO.get(permission, ()) if text.startswith(UNCERTAIN) else ()
@@ -188,25 +189,26 @@ def _could_be_barred(permission: str, text: str, rules: Rules) -> bool:
 
 
 def _is_denied_throughout(permission: str, rules: Rules) -> bool:
-    """Whether a permission is denied but for some exceptions. If only some things are, what nobody
-    understands is hardly about these: what a command surely writes is asked for besides."""
+    """Whether a permission is denied except for some exceptions. If only some subjects are denied,
+    a command that was not understood hardly concerns these: what a command surely writes is checked
+    separately."""
     about = [rule for rule in rules if matches(rule.permission, permission)]
     wide = [rule for rule in about if set(rule.pattern) <= {"*", "/"}]
     return bool(wide) and wide[-1].action == "deny"
 
 
 def _is_barred(permission: str, rules: Rules, actions: Collection[PermissionAction]) -> bool:
-    """Whether anything is left of the permission that rules do one of these things to."""
+    """Whether rules still apply one of these actions to any part of the permission."""
     barred = False
     for rule in rules:
         if matches(rule.permission, permission):
-            # A rule for everything takes back those before it.
+            # A catch-all rule overrides those before it.
             barred = rule.action in actions or (barred and not _is_for_all(rule))
     return barred
 
 
 def remembered(permission: str, text: str, allowed: Rules) -> bool:
-    """Whether what people allowed for good allows a text."""
+    """Whether the user's `always` replies allow a text."""
     if text.startswith(IN_GIT):
         return False
     found = matching(permission, _meant(text), allowed)
@@ -219,9 +221,9 @@ def remembered(permission: str, text: str, allowed: Rules) -> bool:
 def restrict(
     decided: PermissionRule, permission: str, text: str, *restrictions: Rules
 ) -> PermissionRule:
-    """The strictest of what was decided and of what rulesets say that nobody has to trust.
+    """The strictest of a decision and of the results of untrusted rulesets.
 
-    They cannot loosen anything, in whatever order they stand and whatever they match.
+    Those can never loosen anything, with any order and any patterns.
     """
     for rules in restrictions:
         found = matching(permission, _meant(text), rules)
@@ -231,26 +233,27 @@ def restrict(
 
 
 def is_off(permission: str, rules: Rules) -> bool:
-    """Whether a permission is denied whatever it is used for."""
+    """Whether a permission is denied for everything."""
     about = [rule for rule in rules if matches(rule.permission, permission)]
     return bool(about) and about[-1].action == "deny" and set(about[-1].pattern) == {"*"}
 
 
 def allows_all(permission: str, texts: Sequence[str], rules: Rules) -> bool:
-    """Whether what people allowed for good allows every one of the texts, of which there must be
-    some."""
+    """Whether the user's `always` replies allow all of the texts, of which there must be at least
+    one."""
     return bool(texts) and all(remembered(permission, text, rules) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """All rules that hold somewhere: those of people, and those that can only restrict them."""
+    """All rules that apply somewhere: the users' rules, and untrusted ones that can only
+    restrict."""
 
     rulesets: tuple[Rules, ...] = ()
     restrictions: tuple[Rules, ...] = ()
 
     def plus(self, *rulesets: Rules, restrictions: Iterable[Rules] = ()) -> "Rulebook":
-        """The same with more rules after these."""
+        """A copy with more rules after these."""
         return Rulebook((*self.rulesets, *rulesets), (*self.restrictions, *restrictions))
 
     def decide(self, permission: str, text: str) -> PermissionRule:
@@ -263,19 +266,19 @@ class Rulebook:
         return restrict(decided, permission, text, *self.restrictions)
 
     def could_deny(self, permission: str, text: str) -> bool:
-        """Whether a text that nobody understands could be what a rule denies."""
+        """Whether a text that was not understood could be one that a rule denies."""
         every = [rule for rules in self.rulesets for rule in rules]
         return text.startswith(UNCERTAIN) and any(
             _is_barred(permission, rules, {"deny"}) for rules in (every, *self.restrictions)
         )
 
     def is_off(self, permission: str) -> bool:
-        """Whether a permission is denied whatever it is used for, so that no model need hear of
-        the tools that need it."""
+        """Whether a permission is denied for everything, so that the tools that need it need not be
+        offered to a model."""
         every = [rule for rules in self.rulesets for rule in rules]
         return any(is_off(permission, rules) for rules in (every, *self.restrictions))
 
     def about(self, permission: str) -> list[PermissionRule]:
-        """Every rule about a permission, whatever it is used for."""
+        """Every rule about a permission, with any pattern."""
         sets = (*self.rulesets, *self.restrictions)
         return [rule for rules in sets for rule in rules if matches(rule.permission, permission)]

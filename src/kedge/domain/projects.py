@@ -1,10 +1,10 @@
-"""A project as on the wire; finding out which project a directory belongs to is not done here."""
+"""Projects as on the wire; which project a directory belongs to is decided elsewhere."""
 
 from kedge.domain.values import Value
 
 
 class ProjectIcon(Value, frozen=True, kw_only=True):
-    """How clients draw a project."""
+    """A project's icon in clients."""
 
     url: str | None = None
     override: str | None = None
@@ -18,7 +18,7 @@ class ProjectCommands(Value, frozen=True, kw_only=True):
 
 
 class ProjectTime(Value, frozen=True, kw_only=True):
-    """When things happened to a project, in milliseconds since the epoch."""
+    """Timestamps of a project, in milliseconds since the epoch."""
 
     created: int
     updated: int

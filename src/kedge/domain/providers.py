@@ -1,4 +1,4 @@
-"""Providers and their models as on the wire; talking to them is the model layer's concern."""
+"""Providers and their models as on the wire; the model layer talks to them."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from kedge.domain.values import Value
 
 
 class Modalities(Value, frozen=True, kw_only=True):
-    """What a model takes in or gives out."""
+    """The kinds of input or output of a model."""
 
     text: bool
     audio: bool
@@ -23,7 +23,7 @@ def modalities(
     video: bool = False,
     pdf: bool = False,
 ) -> Modalities:
-    """Text, and what else is said."""
+    """Text and the given other kinds."""
     return Modalities(text=text, audio=audio, image=image, video=video, pdf=pdf)
 
 
@@ -49,7 +49,7 @@ def capabilities(
     output: Modalities | None = None,
     interleaved: Any = False,  # noqa: ANN401 - as on the wire
 ) -> Capabilities:
-    """What most models can do, and what else is said."""
+    """What most models can do, with the given differences."""
     return Capabilities(
         temperature=temperature,
         reasoning=reasoning,
@@ -80,7 +80,7 @@ NO_PRICE = Price(input=0, output=0, cache=CachePrice(read=0, write=0))
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """How many tokens fit; 0 is unknown."""
+    """Limits in tokens; 0 if unknown."""
 
     context: int
     input: int | None = None
@@ -91,7 +91,7 @@ NO_LIMITS = Limits(context=0, output=0)
 
 
 class ModelApi(Value, frozen=True, kw_only=True):
-    """How the model is reached."""
+    """How to reach the model."""
 
     id: str
     url: str
@@ -99,7 +99,7 @@ class ModelApi(Value, frozen=True, kw_only=True):
 
 
 class ModelInfo(Value, frozen=True, kw_only=True):
-    """One model of a provider."""
+    """A model of a provider."""
 
     id: str
     providerID: str
@@ -128,7 +128,7 @@ def model_info(
     limit: Limits = NO_LIMITS,
     variants: dict[str, dict[str, Any]] | None = None,
 ) -> ModelInfo:
-    """A model of which only this is known."""
+    """A model with only these facts known; the rest is default."""
     return ModelInfo(
         id=id,
         providerID=providerID,

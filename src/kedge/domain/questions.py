@@ -1,11 +1,11 @@
-"""Questions that a tool call puts to a person; waiting for the answer is the agent's concern."""
+"""Questions from a tool call to the user; the agent waits for the answers."""
 
 from kedge.domain.permissions import ToolCallRef
 from kedge.domain.values import Value
 
 
 class QuestionOption(Value, frozen=True, kw_only=True):
-    """One answer to choose."""
+    """One answer to choose from."""
 
     label: str
     description: str | None = None
@@ -19,11 +19,11 @@ class QuestionInfo(Value, frozen=True, kw_only=True):
     options: list[QuestionOption]
     multiple: bool | None = None
     custom: bool | None = None
-    """Whether the person may type an answer of their own."""
+    """Whether the user may type an answer of their own."""
 
 
 class QuestionRequest(Value, frozen=True, kw_only=True):
-    """A tool call waits for answers."""
+    """A tool call's questions, which wait for answers."""
 
     id: str
     sessionID: str

@@ -1,4 +1,4 @@
-"""What a revert or unrevert says it did, path by path, as on the wire; doing it is the engine's."""
+"""Receipts: what a revert or unrevert did, path by path, as on the wire."""
 
 import base64
 from enum import StrEnum
@@ -7,52 +7,51 @@ from typing import Literal, TypeAlias
 from kedge.domain.values import Value
 
 RevertStrategy: TypeAlias = Literal["merge", "overwrite", "abort"]
-"""What to do with a path that others changed too: keep their changes and leave alone what cannot be
-told apart, put it back all the same, or as the first, but do nothing at all if there is a
-conflict."""
+"""What to do with a path that others changed too: `merge` keeps their changes and leaves the path
+alone if changes cannot be separated, `overwrite` restores it anyway, and `abort` is like `merge`,
+but changes nothing at all if there is a conflict."""
 
 RevertScope: TypeAlias = Literal["all", "messages", "files"]
-"""What goes back: messages and files, only messages (files stay as they are), or only files
-(messages stay to be seen)."""
+"""What to revert: messages and files, only messages (files stay as they are), or only files
+(messages stay visible)."""
 
 
 class ReceiptOutcome(StrEnum):
-    """What became of one path."""
+    """What happened to a path."""
 
     RESTORED = "restored"
-    """It holds again what it held before the session's changes."""
+    """It has its content from before the session's changes again."""
     MERGED = "merged"
-    """The session's changes are out of it, and what others changed since is still in it."""
+    """The session's changes were removed, and what others changed since was kept."""
     DELETED = "deleted"
     RECREATED = "recreated"
     UNCHANGED = "unchanged"
-    """It was already as it should be."""
+    """It already had the wanted content."""
     CONFLICT = "conflict"
-    """It was left as it is, because somebody's work would have been lost."""
+    """It was left as it is, because changes of others would have been lost."""
     SHARED = "shared"
-    """It was left as it is: it cannot be told whose change it is, because calls of several sessions
-    were at work, or a process had died."""
+    """It was left as it is: it is unknown whose change it is, because calls of several sessions ran
+    at the same time, or a process had died."""
     SKIPPED = "skipped"
     """It was left as it is, for another reason."""
 
 
 LEFT = frozenset({ReceiptOutcome.CONFLICT, ReceiptOutcome.SHARED, ReceiptOutcome.SKIPPED})
-"""What is said of a path that was left as it is."""
+"""The outcomes of a path that was left as it is."""
 
 
 class ReceiptEntry(Value, frozen=True, kw_only=True):
-    """What became of one path, and why if that is not what was asked for."""
+    """What happened to one path, and why if that differs from what was asked for."""
 
     path: str
-    """From the root of the worktree; what is not UTF-8 in it is U+FFFD."""
+    """Relative to the root of the worktree; bytes that are not UTF-8 become U+FFFD."""
     pathBase64: str | None = None
     """The bytes of the path, if it is not UTF-8."""
     outcome: ReceiptOutcome
     reason: str | None = None
-    """In words; None if everything went as asked."""
+    """In words; None if everything went as requested."""
     source: Literal["declared", "observed"]
-    """Whether tools said of all changes that they make them, or some were only seen around a
-    call."""
+    """Whether tools declared all of the changes, or some were only observed around a call."""
 
     @property
     def path_bytes(self) -> bytes:
@@ -66,11 +65,11 @@ class Receipt(Value, frozen=True, kw_only=True):
     """What a revert or unrevert did, or would do."""
 
     files: list[ReceiptEntry]
-    """Sorted by the bytes of their paths."""
+    """Sorted by path, as bytes."""
     notes: list[str]
-    """What was not looked at, and what else a person should know."""
+    """Paths that were not examined, and other facts that users should know."""
     applied: bool
-    """False if it only says what would be done."""
+    """False if it only describes what would be done."""
     strategy: RevertStrategy
 
 
@@ -80,7 +79,7 @@ def receipt_entry(
     reason: str | None,
     source: Literal["declared", "observed"],
 ) -> ReceiptEntry:
-    """The entry of a path, whatever bytes it is made of."""
+    """The entry of a path, which may be any bytes."""
     try:
         text, raw = path.decode(), None
     except UnicodeDecodeError:

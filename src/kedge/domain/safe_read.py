@@ -1,5 +1,4 @@
-"""Opens files that anybody may have put there: a pipe, a device or a folder ends in an error, never
-in waiting."""
+"""Opens untrusted files safely: a pipe, device or folder raises an error instead of blocking."""
 
 import os
 import stat
@@ -11,16 +10,16 @@ _PAGE = 4096
 
 
 class NotRegular(OSError):
-    """What is at a path is no regular file."""
+    """The path is not a regular file."""
 
 
 @contextmanager
 def regular_file(path: str | bytes | os.PathLike[str]) -> Iterator[tuple[int, os.stat_result]]:
     """A descriptor of a regular file, with its stat data; links are followed.
 
-    Raises `NotRegular`, or what the file system says; of a name with a NUL, `ValueError`.
+    Raises `NotRegular`, or the file system's error; for a name with a NUL, `ValueError`.
     """
-    # To open a device can already do something, so nothing is opened unseen.
+    # Opening a device can already have an effect, so the type is checked first.
     _check(os.stat(path))
     descriptor = os.open(path, _OPENING)
     try:
@@ -32,7 +31,7 @@ def regular_file(path: str | bytes | os.PathLike[str]) -> Iterator[tuple[int, os
 
 
 def read_up_to(descriptor: int, limit: int, *, expected: int) -> bytes:
-    """What a file holds, up to one byte beyond the limit: it may be longer than was `expected`."""
+    """A file's content, up to one byte beyond the limit: it may be longer than `expected`."""
     pieces = []
     room = limit + 1
     while room and (piece := os.read(descriptor, min(max(expected + 1, _PAGE), room))):

@@ -1,4 +1,4 @@
-"""A session as on the wire, its status and its todo list."""
+"""Sessions as on the wire, with their status and todo list."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,7 +28,7 @@ NO_TOKENS = TokenCount(input=0, output=0, reasoning=0, cache=CacheCount(read=0, 
 
 
 class ModelRef(Value, frozen=True, kw_only=True):
-    """The model a session uses; messages name theirs with `MessageModel`."""
+    """The model that a session uses; messages use `MessageModel`."""
 
     id: str
     providerID: str
@@ -36,13 +36,13 @@ class ModelRef(Value, frozen=True, kw_only=True):
 
 
 class SessionTime(Value, frozen=True, kw_only=True):
-    """When things happened to a session, in milliseconds since the epoch."""
+    """Timestamps of a session, in milliseconds since the epoch."""
 
     created: int
     updated: int
     compacting: int | None = None
     archived: int | float | None = None
-    """Whatever finite number the client sent, zero and negative ones too."""
+    """Any finite number that the client sent, including zero and negative ones."""
 
 
 class FileDiff(Value, frozen=True, kw_only=True):
@@ -65,13 +65,13 @@ class SessionSummary(Value, frozen=True, kw_only=True):
 
 
 class Share(Value, frozen=True, kw_only=True):
-    """Where a shared session can be seen."""
+    """The URL of a shared session."""
 
     url: str
 
 
 class RevertState(Value, frozen=True, kw_only=True):
-    """The boundary that a session is reverted to, until the next prompt makes it final."""
+    """The boundary to which a session is reverted, until the next prompt makes it final."""
 
     messageID: str
     partID: str | None = None
@@ -80,7 +80,7 @@ class RevertState(Value, frozen=True, kw_only=True):
 
 
 class ForkOrigin(Value, frozen=True, kw_only=True):
-    """The session a fork was made from, and the first message it left out."""
+    """The session that was forked, and the first message that the fork left out."""
 
     sessionID: str
     messageID: str | None = None
@@ -97,7 +97,7 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     path: str | None = None
     """The directory relative to the worktree."""
     parentID: str | None = None
-    """The session that this one is a subtask of; a fork has `fork` instead."""
+    """The session of which this one is a subtask; a fork has `fork` instead."""
     fork: ForkOrigin | None = None
     summary: SessionSummary | None = None
     cost: int | float
@@ -114,29 +114,29 @@ class SessionInfo(Value, frozen=True, kw_only=True):
 
     @property
     def worktree(self) -> str:
-        """The root of the worktree that the directory lies in."""
+        """The root of the worktree that contains the directory."""
         return self.directory.removesuffix(f"/{self.path}") if self.path else self.directory
 
 
 class Tail(Value, frozen=True, kw_only=True):
-    """Messages that a revert took out of a session."""
+    """Messages that a revert removed from a session."""
 
     id: str
     messageID: str
-    """The first message that was taken out, or the one that lost its last parts."""
+    """The first message that was removed, or the one that lost its last parts."""
     partID: str | None = None
-    """The first part that was taken out, if the message stayed."""
+    """The first part that was removed, if the message stayed."""
     time: int
-    """When it was."""
+    """The time of the revert."""
     messages: int
-    """How many whole messages it holds."""
+    """The number of whole messages in it."""
     snapshot: str | None = None
-    """The worktree as it was before the revert, if a snapshot could be taken."""
+    """The worktree before the revert, if a snapshot could be taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A place where the words were found."""
+    """A match of the words."""
 
     session: SessionInfo
     messageID: str | None
@@ -154,7 +154,7 @@ class Busy(Value, tag_field="type", tag="busy", frozen=True, kw_only=True):
 
 
 class RetryAction(Value, frozen=True, kw_only=True):
-    """What a person can do about the failure that is retried."""
+    """What the user can do about a failure that is retried."""
 
     reason: str
     provider: str
@@ -165,7 +165,7 @@ class RetryAction(Value, frozen=True, kw_only=True):
 
 
 class Retry(Value, tag_field="type", tag="retry", frozen=True, kw_only=True):
-    """The model request failed and is made again at the time `next`."""
+    """The model request failed and will be sent again at the time `next`."""
 
     attempt: int
     message: str
@@ -177,7 +177,7 @@ SessionStatus = Idle | Busy | Retry
 
 
 class Todo(Value, frozen=True, kw_only=True):
-    """One line of a session's todo list; it has no id, the list is always replaced whole."""
+    """One entry of a session's todo list; it has no id, as the list is always replaced whole."""
 
     content: str
     status: str
@@ -186,7 +186,7 @@ class Todo(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class TodoVersion:
-    """One state the todo list was in."""
+    """A past state of the todo list."""
 
     version: int
     messageID: str | None

@@ -1,25 +1,33 @@
-"""Making text from outside safe to store and send; whether it makes sense is not looked at."""
+"""Makes text from outside safe to store and send."""
 
+import os
 import re
+from pathlib import Path
 
 _HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 _HELD = b"\xff\xff"
-"""Stands for an escaped backslash; no text in UTF-8 has it."""
+"""A placeholder for an escaped backslash; UTF-8 text never contains it."""
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def mend_text(text: str) -> str:
-    """The text with surrogates joined where they are pairs and replaced where they are lone."""
+    """The text with surrogate pairs joined and lone surrogates replaced."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def printable(name: str | bytes | Path) -> str:
+    """A path as one line of text that can be sent; what would break the line is escaped."""
+    text = os.fsencode(name).decode(errors="replace")
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def utf8(text: str) -> bytes:
-    """The text in UTF-8, mended if need be."""
+    """The text in UTF-8, mended if necessary."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -29,9 +37,9 @@ def utf8(text: str) -> bytes:
 def mend_escapes(json: bytes) -> bytes:
     """The JSON text with every escaped lone surrogate replaced."""
     if b"\xff" in json:
-        # Not UTF-8, which whoever decodes it says.
+        # Not UTF-8; the decoder reports that.
         return json
-    # Once they are out of the way, every backslash begins an escape; no Python runs for each.
+    # With these replaced, every backslash begins an escape; no Python code runs per backslash.
     held = json.replace(b"\\\\", _HELD)
     return _LONE.sub(rb"\\ufffd", held).replace(_HELD, b"\\\\")
 
@@ -39,8 +47,8 @@ def mend_escapes(json: bytes) -> bytes:
 def nested_deeper_than(limit: int, json: bytes) -> bool:
     """Whether arrays and objects of well-formed JSON text are nested more than `limit` deep.
 
-    Counted from the text and not left to the interpreter, whose limit depends on who is calling:
-    what one caller may store, every other must be able to read.
+    Counted in the text, not left to the interpreter, whose limit depends on the depth of the
+    caller's stack: what one caller may store, every other must be able to read.
     """
     if json.count(b"[") + json.count(b"{") <= limit:
         return False

@@ -10,7 +10,7 @@ _DEFAULT_TITLE = re.compile(
 )
 _FORK_TITLE = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.ASCII | re.DOTALL)
 
-# 64 words each, so that a random byte picks every one of them equally often.
+# 64 words each, so that a random byte picks all of them equally often.
 _ADJECTIVES = """\
 amber ample bold brave breezy bright brisk calm candid clear clever cosy crisp curious deft eager
 early earnest easy fair fleet fond frank fresh gentle glad golden grand hardy hearty honest humble
@@ -33,18 +33,18 @@ def slug(random: Callable[[int], bytes]) -> str:
 
 
 def default_title(now_ms: int, child: bool) -> str:
-    """The title of a session that nobody has named; clients know it by its form."""
+    """The default title of a new session; clients recognize it by its form."""
     moment = (_EPOCH + timedelta(milliseconds=now_ms)).replace(tzinfo=None)
     return f"{'Child' if child else 'New'} session - {moment.isoformat(timespec='milliseconds')}Z"
 
 
 def is_default_title(title: str) -> bool:
-    """Whether nobody has named the session yet."""
+    """Whether the session still has its default title."""
     return _DEFAULT_TITLE.fullmatch(title) is not None
 
 
 def fork_title(title: str) -> str:
-    """The title of a fork: numbered, counting on when a fork is forked."""
+    """The title of a fork: numbered, counting up when a fork is forked."""
     if match := _FORK_TITLE.fullmatch(title):
         return f"{match[1]} (fork #{int(match[2]) + 1})"
     return f"{title} (fork #1)"

@@ -1,6 +1,7 @@
-"""JSON in and out for every value of kedge; what the values mean is said in their own modules.
+"""JSON encoding and decoding of all of kedge's values.
 
-What `encode` accepts, `decode` reads. Keys that a value does not know survive in its `extra`.
+`decode` reads everything that `encode` accepts. Keys that a value does not know survive in its
+`extra`.
 """
 
 import functools
@@ -54,7 +55,7 @@ def _encode(value: object) -> bytes:
         text = _encoder.encode(value)
     except UnicodeEncodeError:
         return _encoder.encode(plain(value))
-    # The key is not ASCII, and seeing that a text is takes far less time than searching it.
+    # The key is not ASCII, and checking a text for ASCII is far faster than searching it.
     if not text.isascii() and _EXTRA in text:
         return _encoder.encode(plain(value))
     return text
@@ -105,7 +106,7 @@ def convert(obj: object, type: type[T]) -> T: ...
 @overload
 def convert(obj: object, type: object) -> Any: ...  # noqa: ANN401 - a union is no type[T]
 def convert(obj: object, type: object) -> object:
-    """The value in an object of JSON's own types, by the same rules as `decode`."""
+    """The value from an object of JSON's own types, by the same rules as `decode`."""
     return decode(encode(obj), type)
 
 
@@ -135,8 +136,8 @@ def _check_numbers(obj: Json) -> None:
 
 
 def _way_to(wanted: float, obj: Json) -> Way:
-    """Where an object is; apart from the search for it, which every large value takes."""
-    # The way as it grows would be copied for every value below.
+    """The path to an object; separate from the check for it, which runs for every large value."""
+    # Not built on the way down: it would be copied for every value below.
     pending: list[tuple[Any, Json]] = [(None, obj)]
     while pending:
         last, each = pending.pop()
@@ -155,7 +156,7 @@ def _way_to(wanted: float, obj: Json) -> Way:
 
 
 def _why(text: bytes, type: object) -> InvalidInput:
-    """What is wrong with a text that the decoder refused, in words."""
+    """The error, in words, for a text that the decoder refused."""
     try:
         obj = json.loads(text.decode(), parse_int=_short_int)
         _check_numbers(obj)
@@ -172,7 +173,7 @@ def _why(text: bytes, type: object) -> InvalidInput:
 
 
 def _short_int(digits: str) -> int:
-    # The rest would only make a large number larger, and Python reads no more than 4300.
+    # More digits would only make a large number larger, and Python reads no more than 4300.
     return int(digits[:30])
 
 

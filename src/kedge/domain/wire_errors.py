@@ -1,4 +1,4 @@
-"""Why a message or a session failed, as on the wire; the exceptions of kedge are in `errors`."""
+"""Failures of messages and sessions, as on the wire; kedge's exceptions are in `errors`."""
 
 from typing import Any
 
@@ -9,29 +9,30 @@ _NOT_RUN = "Not run: "
 
 
 class Failure(Value, frozen=True, kw_only=True):
-    """A named failure; one class for all of them, so that names kedge does not know survive."""
+    """A named failure; one class for all of them, so that names that kedge does not know
+    survive."""
 
     name: str
     data: dict[str, Any]
 
 
 def aborted(message: str) -> Failure:
-    """Somebody stopped the turn."""
+    """The turn was aborted."""
     return Failure(name=_ABORTED, data={"message": message})
 
 
 def is_aborted(failure: Failure) -> bool:
-    """Whether a failure says that somebody stopped the turn."""
+    """Whether a failure says that the turn was aborted."""
     return failure.name == _ABORTED
 
 
 def unknown(message: str, ref: str | None = None) -> Failure:
-    """Anything without a name of its own; `ref` finds it in the log."""
+    """Any failure without a name of its own; `ref` finds it in the log."""
     return _failure("UnknownError", message=message, ref=ref)
 
 
 def not_run(reason: str) -> Failure:
-    """Nobody began to answer a prompt, and nobody will."""
+    """A prompt was never run, and never will be."""
     return unknown(f"{_NOT_RUN}{reason}. Send it again if it is still wanted.")
 
 
@@ -51,7 +52,7 @@ def output_length() -> Failure:
 
 
 def structured_output(message: str, retries: int) -> Failure:
-    """The model did not answer in the wanted form."""
+    """The model did not answer in the requested format."""
     return Failure(name="StructuredOutputError", data={"message": message, "retries": retries})
 
 

@@ -1,4 +1,4 @@
-"""Worktrees that lie in one another, and the entries of a folder as clients get them."""
+"""Worktrees that contain one another, and the entries of a folder as clients get them."""
 
 import os
 from typing import Literal
@@ -7,16 +7,16 @@ from kedge.domain.values import Value
 
 
 def are_related(one: str, other: str) -> bool:
-    """Whether one worktree is the other, holds it or lies in it."""
+    """Whether one worktree is the other, contains it or lies in it."""
     first, second = _top(one), _top(other)
     return first.startswith(second) or second.startswith(first)
 
 
 def path_in(root: str, worktree: str, path: bytes) -> bytes | None:
-    """What a path of a worktree is called from another root; None if it is outside of that."""
+    """A path of a worktree relative to another root; None if it is outside of that root."""
     if worktree == root:
         return path
-    # A path that is absolute already stays what it is.
+    # Joining leaves an absolute path unchanged.
     whole, top = os.path.join(os.fsencode(worktree), path), _top(root)
     return whole.removeprefix(top) if whole.startswith(top) else None
 
@@ -26,11 +26,12 @@ def _top(root: str) -> bytes:
 
 
 class TreeEntry(Value, frozen=True, kw_only=True):
-    """A file, a folder or a symlink that was there."""
+    """A file, folder or symlink of the past."""
 
     name: str
     path: str
-    """As it can be asked for again: from the session's directory. What is not UTF-8 is U+FFFD."""
+    """Relative to the session's directory, as a request takes it; bytes that are not UTF-8 become
+    U+FFFD."""
     pathBase64: str | None = None
     """The bytes of the path, if it is not UTF-8."""
     type: Literal["file", "directory", "symlink"]

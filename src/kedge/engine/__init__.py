@@ -1,1 +1,1 @@
-"""What users call the system: sessions, turns and events over a store."""
+"""The engine: sessions, turns and events over a store."""

@@ -1,10 +1,10 @@
-"""What runs ask people, and what people answer, in whatever process either of them is.
+"""Permission and question requests of runs, and the replies to them, across processes.
 
     answer = await engine.asks.permission(turn, "edit", ["a.txt"], always=["*"])
     await engine.asks.reply_permission(id, "once")
 
-An ask is a row. Whoever waits for it listens first and looks then, so that no answer is missed.
-When the call that waits is cancelled, or its run ends in any other way, the ask is withdrawn.
+An ask is a row. The waiting call subscribes before it reads the row, so that it misses no answer.
+When the waiting call is cancelled, or its run ends in any other way, the ask is withdrawn.
 """
 
 import asyncio
@@ -68,34 +68,34 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.25
-"""Seconds until a database that failed is looked at again."""
+"""Seconds until the database is tried again after an error."""
 _ENDS = {PermissionReplied.type, QuestionReplied.type, QuestionRejectedEvent.type}
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What somebody said to a permission that was asked for."""
+    """The reply to a permission request."""
 
     reply: PermissionReply
     message: str | None = None
-    """What whoever rejected it wants done instead."""
+    """With a rejection: what the user wants done instead."""
 
 
 class Asks:
-    """The permissions and questions that wait for an answer, of every session."""
+    """The permission and question requests that wait for an answer, of every session."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._holds_rules = False
 
     async def _close(self) -> None:
-        """End what was allowed for as long as the engine is open."""
+        """Remove the grants that hold while the engine is open."""
         if self._holds_rules:
             try:
                 await self._engine.store.write(partial(end_rules, self._engine.runs.owner))
             except StoreError as error:
-                # They are over all the same: everybody sees that the process has ended.
-                _log.warning("what was allowed until now could not be removed: %s", error)
+                # The grants are over anyway: other processes see that this one has ended.
+                _log.warning("the grants of this engine could not be removed: %s", error)
 
     async def permission(
         self,
@@ -107,7 +107,7 @@ class Asks:
         metadata: Mapping[str, Any] | None = None,
         tool: ToolCallRef | None = None,
     ) -> Reply:
-        """Ask for a permission, and wait until somebody replies.
+        """Ask for a permission, and wait for the reply.
 
         `always` is what the reply of that name would allow in this project.
         """
@@ -127,8 +127,8 @@ class Asks:
     async def question(
         self, turn: "Turn", questions: Sequence[QuestionInfo], *, tool: ToolCallRef | None = None
     ) -> list[list[str]]:
-        """Ask questions, and wait for the answers: for each the labels that were chosen, or words
-        of the person's own. Raises `QuestionRejected` if nobody wants to answer."""
+        """Ask questions, and wait for the answers: for each the chosen labels, or the user's own
+        words. Raises `QuestionRejected` if the user does not answer them."""
         request = QuestionRequest(
             id=self._engine.ids.question(),
             sessionID=turn.session.id,
@@ -146,8 +146,8 @@ class Asks:
         directory: str | os.PathLike[str] | None = None,
         session: str | None = None,
     ) -> list[PermissionRequest]:
-        """The permissions that wait for a reply, oldest first: of all, or of one directory or
-        session."""
+        """The permission requests that wait for a reply, oldest first: of all, or of one directory
+        or session."""
         found = await self._open(directory, session)
         return [each.request for each in found if isinstance(each.request, PermissionRequest)]
 
@@ -163,12 +163,12 @@ class Asks:
         return [each.request for each in found if isinstance(each.request, QuestionRequest)]
 
     async def ends(self, session_id: str, limit: int = 50) -> list[EventProperties]:
-        """How the newest asks of a session ended, as it was told then, oldest first."""
+        """The events that ended the newest asks of a session, oldest first."""
         script = partial(ends_of_asks, check_id("ses", session_id), limit)
         return await self._engine.store.scan(script)
 
     async def directory_of(self, id: str) -> str | None:
-        """Where the session works that waits for this answer; None if none does."""
+        """The directory of the session that waits for this answer; None if none does."""
         found = await self._open(None, None)
         return next((each.directory for each in found if each.request.id == id), None)
 
@@ -181,12 +181,12 @@ class Asks:
         session_id: str | None = None,
         lasting: bool = False,
     ) -> None:
-        """Reply to a permission: `once`, `always` or `reject`.
+        """Reply to a permission request: `once`, `always` or `reject`.
 
-        `always` holds in this project until this engine is closed, or, if it is `lasting`, until
-        somebody takes it back; it answers whatever else waits for it there.
-        `reject` rejects all that the session waits for and ends its turn; with a message it rejects
-        only this, and the agent hears the message and goes on. Of two replies the first counts.
+        `always` holds in this project until this engine is closed or, if `lasting`, until it is
+        revoked; it also answers the other requests in the project that it covers. `reject` rejects
+        all requests of the session and ends its turn; with a message it rejects only this one, and
+        the agent gets the message and goes on. The first reply counts.
         """
         if reply not in get_args(PermissionReply):
             raise InvalidInput("reply must be once, always or reject", field="reply")
@@ -201,31 +201,30 @@ class Asks:
             self._engine.runs.keep()
 
     async def reply_question(self, id: str, answers: Sequence[Sequence[str]]) -> None:
-        """Answer questions: for each, in their order, the labels that were chosen."""
+        """Answer questions: for each, in their order, the chosen labels."""
         given = check_values(answers, list[str], "answers")
         script = partial(answer_question, check_id("que", id), given)
         await self._write_answer(script)
 
     async def reject_question(self, id: str) -> None:
-        """Say that questions will not be answered; the turn that asked them ends."""
+        """Reject questions; the turn that asked them ends."""
         await self._write_answer(partial(reject_question, check_id("que", id)))
 
     async def allowed(self, project_id: str | None = None) -> list[AllowedPermission]:
-        """What people allowed in a project, the engine's own by default, by the reply `always`."""
+        """What the reply `always` allows in a project, by default the engine's own."""
         project = await self._project(project_id)
         return await self._engine.store.scan(
             partial(allowed_in, project, self._engine.runs.is_open)
         )
 
     async def forget_allowed(self, project_id: str | None = None, *, id: str | None = None) -> int:
-        """Ask again for what was allowed in a project, or for one thing of it; tells how many
-        there were."""
+        """Revoke what was allowed in a project, or one rule of it; return how many there were."""
         project = await self._project(project_id)
         one = None if id is None else check_text(id, "id")
         return await self._engine.store.write(partial(forget_allowed, project, one))
 
     async def rules(self, session_id: str) -> tuple[list[PermissionRule], list[PermissionRule]]:
-        """The rules that a session has of its own now, and what people allowed in its project."""
+        """The session's own permission rules, and those allowed in its project."""
         script = partial(rules_for, check_id("ses", session_id), self._engine.runs.is_open)
         return await self._engine.store.read(script)
 
@@ -238,7 +237,7 @@ class Asks:
         id = None if session is None else check_id("ses", session)
         place = None if directory is None else real_path(directory)
         found = await self._engine.store.scan(partial(open_asks, id))
-        # Read after them: what a run asked that has ended since is not open any more.
+        # Read after the asks: if a run has ended since, its asks are no longer open.
         running = await self._engine.runs.statuses() if found else {}
         return [
             each
@@ -260,7 +259,7 @@ class Asks:
             await self._withdraw(request)
             raise
         if answer == WITHDRAWN:
-            # Only whoever took the run over withdraws what it still waits for.
+            # Only the process that took over the run withdraws its asks.
             raise LeaseLost(request.sessionID)
         return answer
 
@@ -269,13 +268,15 @@ class Asks:
             try:
                 return await self._heard(request)
             except StoreError as error:
-                _log.warning("cannot hear the answer to %s, trying again: %s", request.id, error)
+                _log.warning(
+                    "cannot wait for the answer to %s, trying again: %s", request.id, error
+                )
                 await asyncio.sleep(_PAUSE)
 
     async def _heard(self, request: AskRequest) -> AskAnswer:
         read = partial(self._engine.store.read, partial(answer_of, request.id))
         async with self._engine.events.subscribe(session=request.sessionID) as events:
-            # Looked at while listening: an answer is either there already or heard of.
+            # Read after subscribing: an answer is either stored already or will be announced.
             if (answer := await read()) is not None:
                 return answer
             async for event in events:
@@ -289,10 +290,10 @@ class Asks:
         try:
             await to_the_end(self._engine.store.write(script))
         except KedgeError as error:
-            # Whatever ends the run withdraws it too.
+            # The end of the run withdraws it as well.
             _log.warning("%s could not be withdrawn: %s", request.id, error)
 
 
 def _may_end(event: Event, id: str) -> bool:
-    # A listener that was too slow is sent back to the log, where the answer follows.
+    # A subscriber that was too slow reads from the log again, where the answer follows.
     return event.type in _ENDS and id in event.payload

@@ -1,8 +1,8 @@
-"""Tells those who listen that another branch is checked out, whoever did it.
+"""Announces when another branch is checked out, by kedge or by any other program.
 
-git replaces the file HEAD, and the kernel tells of that where it can; elsewhere somebody has to ask
-for a look from time to time. Either is only a reason to look: what is told is what HEAD says then.
-Nothing of it is stored, as it is the repository that knows.
+git replaces the file HEAD. The kernel reports that where it can; elsewhere HEAD has to be read from
+time to time. Either only causes a read: what HEAD says then is announced. Nothing is stored, as the
+repository is the source.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ _READ_SIZE = 1 << 16
 
 @dataclass(slots=True)
 class _Directory:
-    """What is known of a directory that somebody cares for."""
+    """The state of a watched directory."""
 
     is_known: bool = False
-    """Whether it was looked at."""
+    """Whether HEAD was read."""
     branch: str | None = None
     is_told: bool = False
-    """Whether the kernel tells of changes."""
+    """Whether the kernel reports changes."""
 
 
 class BranchWatch:
-    """Announces `vcs.branch.updated` for the directories that it was asked to care for."""
+    """Announces `vcs.branch.updated` for the directories it watches."""
 
     def __init__(
         self, events: EventLog, project_of: Callable[[str], Awaitable[str | None]]
@@ -55,17 +55,17 @@ class BranchWatch:
         self._events = events
         self._project_of = project_of
         self._directories: dict[str, _Directory] = {}
-        """Those asked for last are last."""
+        """The directories, the least recently requested first."""
         self._due: dict[str, None] = {}
         self._looking: asyncio.Task[None] | None = None
         self._folders = _Folders(self.look)
 
     def __len__(self) -> int:
-        """How many directories are cared for."""
+        """How many directories are watched."""
         return len(self._directories)
 
     def care_for(self, directory: str) -> None:
-        """Tell of changes in a directory from now on; in too many, the oldest are forgotten."""
+        """Watch a directory from now on; if there are too many, the oldest are dropped."""
         found = self._directories.pop(directory, None)
         self._directories[directory] = found or _Directory()
         if found is not None:
@@ -77,7 +77,7 @@ class BranchWatch:
         self.look([directory])
 
     def was_told(self, directory: str, branch: str | None) -> None:
-        """A client knows this branch, and wants to hear of any other."""
+        """Record that a client knows this branch, so that only another one is announced."""
         self.care_for(directory)
         known = self._directories[directory]
         if not known.is_known:
@@ -85,17 +85,17 @@ class BranchWatch:
         self.look([directory])
 
     def look(self, directories: Iterable[str]) -> None:
-        """There may be news in directories that are cared for."""
+        """Check watched directories that may have changed."""
         self._due.update(dict.fromkeys(directories))
         if self._due and self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     def look_at_untold(self) -> None:
-        """Look where the kernel does not tell."""
+        """Check the directories for which the kernel reports nothing."""
         self.look([name for name, each in self._directories.items() if not each.is_told])
 
     async def close(self) -> None:
-        """Tell no more."""
+        """Stop watching."""
         self._folders.close()
         self._directories.clear()
         if (looking := self._looking) is not None:
@@ -110,13 +110,13 @@ class BranchWatch:
                 continue
             try:
                 await self._look_at(name, self._directories[name])
-            except Exception:  # noqa: BLE001 - it must not keep other directories from being told
-                _log.exception("which branch is checked out in %s cannot be told", name)
+            except Exception:  # noqa: BLE001 - no error may affect the other directories
+                _log.exception("cannot determine the branch of %s", name)
         self._looking = None
 
     async def _look_at(self, name: str, known: _Directory) -> None:
         repository, telling = await aside(partial(_find, name))
-        # Armed before HEAD is read: of what happens after that, the kernel tells.
+        # Watched before HEAD is read, so that the kernel reports every later change.
         known.is_told = self._folders.watch(name, telling) if telling else repository is None
         branch = None
         if repository is not None:
@@ -131,7 +131,7 @@ class BranchWatch:
 
 
 def _find(directory: str) -> tuple[Repository | None, list[bytes]]:
-    """The repository of a directory, and the folders of it in which the kernel tells of changes."""
+    """The repository of a directory, and the folders of it to be watched by the kernel."""
     repository = find_worktree(directory).repository
     if repository is None:
         return None, []
@@ -143,7 +143,7 @@ def _find(directory: str) -> tuple[Repository | None, list[bytes]]:
 
 
 class _Folders:
-    """The folders that HEAD is in, and the directories these stand for."""
+    """The folders that hold HEAD, and the directories they stand for."""
 
     def __init__(self, on_change: Callable[[Iterable[str]], None]) -> None:
         self._on_change = on_change
@@ -157,11 +157,11 @@ class _Folders:
             self._loop.add_reader(self._descriptor, self._on_events)
 
     def watch(self, directory: str, folders: Iterable[bytes]) -> bool:
-        """Hear of changes in these folders; False if the kernel does not tell of all of them."""
+        """Watch these folders; return False if the kernel cannot watch all of them."""
         if self._descriptor < 0:
             return False
         for folder in folders:
-            # Of a folder that is watched already it gives the number again.
+            # For a folder that is watched already the kernel returns the same number.
             watch = self._libc.inotify_add_watch(self._descriptor, folder, ctypes.c_uint32(_MASK))
             if watch < 0:
                 return False
@@ -169,7 +169,7 @@ class _Folders:
         return True
 
     def forget(self, directory: str) -> None:
-        """Hear no more of a directory."""
+        """Stop watching for a directory."""
         for watch, directories in list(self._watches.items()):
             directories.discard(directory)
             if not directories:

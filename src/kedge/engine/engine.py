@@ -17,6 +17,7 @@ from kedge.domain.ids import IdMaker
 from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.sessions import SessionStatus
 from kedge.engine.asks import Asks
+from kedge.engine.conversation import Conversations
 from kedge.engine.event_log import EventLog
 from kedge.engine.heartbeats import Heartbeat
 from kedge.engine.pages import Pages
@@ -24,10 +25,10 @@ from kedge.engine.pieces import Pieces
 from kedge.engine.processes import Processes
 from kedge.engine.projects import Projects
 from kedge.engine.recovery import Recovery
+from kedge.engine.retention import expire, held, release
 from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
-from kedge.engine.snapshots import expire, held, release
 from kedge.engine.upkeep import Upkeep
 from kedge.engine.worktrees import (
     Worktree,
@@ -44,6 +45,7 @@ from kedge.store.queries.timeline import open_calls
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Diffs
+    from kedge.engine.files.files import Files
     from kedge.engine.revert.service import Reverts
     from kedge.engine.snapshots import Protecting
     from kedge.engine.timeline.recovery import Ends
@@ -61,13 +63,13 @@ class Place:
 
     @property
     def path(self) -> str:
-        """The directory as seen from the worktree's root; empty at the root."""
+        """The directory relative to the worktree's root; empty at the root."""
         relative = os.path.relpath(self.directory, self.worktree)
         return "" if relative == "." else relative
 
 
 class Engine:
-    """Everything kedge can do; made by `kedge.open`."""
+    """The entry point to kedge; made by `kedge.open`."""
 
     version = __version__
 
@@ -83,7 +85,7 @@ class Engine:
     ) -> None:
         self.store = store
         self.data = data
-        """The folder that snapshots are kept in."""
+        """The folder of the snapshots."""
         self.clock = clock
         self.ids = ids
         self.random = random
@@ -94,6 +96,7 @@ class Engine:
         self.sessions = Sessions(self)
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
+        self.conversations = Conversations(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
         self.heartbeat = Heartbeat(data, self.runs.engine_id)
@@ -108,6 +111,7 @@ class Engine:
             expire=partial(expire, data),
         )
         self._diffs: Diffs | None = None
+        self._files: Files | None = None
         self._protecting: Protecting | None = None
         self._reverts: Reverts | None = None
         self._timeline: Timeline | None = None
@@ -116,19 +120,19 @@ class Engine:
         self._sealed = False
 
     async def start(self, directory: str | os.PathLike[str]) -> None:
-        """Find out where the engine is, and begin with what is done in the background."""
+        """Locate the engine's project, and start the background tasks."""
         self._place = await self.locate(directory)
         self.upkeep.start()
 
     async def close(self) -> None:
-        """Stop what runs, then let go of the database; whoever is impatient still waits for it."""
+        """Stop all runs, then close the database; a caller that is cancelled still waits for it."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(asyncio.current_task()))
         await to_the_end(self._closing)
 
     async def _close(self, closer: asyncio.Task[Any] | None) -> None:
         async with AsyncExitStack() as parts:
-            # The last is closed first, and each whatever happens to the others.
+            # In reverse order, and each one even if another one fails.
             parts.push_async_callback(self.store.close)
             parts.push_async_callback(self.events.close)
             parts.push_async_callback(self.pieces.close)
@@ -142,7 +146,7 @@ class Engine:
             parts.push_async_callback(self.upkeep.close)
 
     async def _close_diffs(self) -> None:
-        # A turn that is ended meanwhile still counts what it changed.
+        # A turn that is ended meanwhile still counts its changes.
         if self._diffs is not None:
             await self._diffs.close()
 
@@ -154,7 +158,7 @@ class Engine:
 
     @property
     def place(self) -> Place:
-        """Where the engine was opened."""
+        """The directory the engine was opened on, with its project and worktree."""
         assert self._place is not None
         return self._place
 
@@ -169,16 +173,16 @@ class Engine:
         return self.place.project
 
     async def here(self) -> Place:
-        """Where the engine is, with the project that its folder belongs to now."""
+        """The engine's place, with the project that its folder belongs to now."""
         place = self.place
         project = await self.store.read(partial(project_of, place.worktree))
         if project is not None and project != place.project:
-            # Another process found out that the folder is part of another project.
+            # Another process found that the folder belongs to another project.
             place = self._place = replace(place, project=project)
         return place
 
     async def locate(self, directory: str | os.PathLike[str]) -> Place:
-        """The project and worktree of a directory; a folder that is new to kedge is remembered."""
+        """The project and worktree of a directory; a folder that is new to kedge is stored."""
         real = find_directory(directory)
         worktree = await asyncio.to_thread(find_worktree, real)
         fingerprint = await aside(worktree.fingerprint)
@@ -193,8 +197,8 @@ class Engine:
         return Place(real, worktree.root, project)
 
     async def look_up(self, directory: str | os.PathLike[str]) -> Place:
-        """The project and worktree of a directory as they were found last, also if it is gone: for
-        those who only want to show something. A folder that is new to kedge is located."""
+        """The project and worktree of a directory as they were last stored, even if it is gone: for
+        callers that only display something. A new folder is located."""
         real = real_path(directory)
         worktree = await asyncio.to_thread(find_worktree, real)
         project = await self.store.read(partial(project_of, worktree.root))
@@ -232,7 +236,7 @@ class Engine:
         await self.store.write_bulk(script)
 
     async def snapshots(self, directory: str | os.PathLike[str] | None = None) -> "AsyncSnapshots":
-        """The snapshots of the worktree of a directory; by default of the engine's own."""
+        """The snapshots of a directory's worktree; by default of the engine's own."""
         place = await (self.here() if directory is None else self.locate(directory))
         return await self.snapshots_of(place.worktree, place.project.id)
 
@@ -241,7 +245,7 @@ class Engine:
         if self._sealed:
             raise EngineClosed
         if self._protecting is None:
-            # Only programs that take snapshots wait for what it imports.
+            # Imported late: only programs that take snapshots pay for the import.
             from kedge.engine.snapshots import Protecting
 
             self._protecting = Protecting(self.data, self.settings)
@@ -250,7 +254,7 @@ class Engine:
     @asynccontextmanager
     async def _ends_of_calls(self, session_id: str) -> AsyncIterator["Ends | None"]:
         found = await self.store.read(partial(open_calls, session_id))
-        # Those of a revert, which belongs to no message, end when it is carried through.
+        # Calls of a revert, which belong to no message, end when the revert is completed.
         calls = [call for call in found if call.message_id]
         if not calls:
             yield None
@@ -264,7 +268,7 @@ class Engine:
     def reverts(self) -> "Reverts":
         """Reverts and unreverts."""
         if self._reverts is None:
-            # Only programs that revert wait for what it imports.
+            # Imported late: only programs that revert pay for the import.
             from kedge.engine.revert.service import Reverts
 
             self._reverts = Reverts(self)
@@ -272,7 +276,7 @@ class Engine:
 
     @property
     def timeline(self) -> "Timeline":
-        """The order of what happens to files."""
+        """The order of changes to files."""
         if self._timeline is None:
             from kedge.engine.timeline.timeline import Timeline
 
@@ -281,14 +285,24 @@ class Engine:
 
     @property
     def diffs(self) -> "Diffs":
-        """What sessions changed, read from the objects of their snapshots."""
+        """The changes of sessions, read from the objects of their snapshots."""
         if self._diffs is None:
-            # Only programs that look at changes wait for what it imports.
+            # Imported late: only programs that read changes pay for the import.
             from kedge.engine.diffs.diffs import Diffs
 
             self._diffs = Diffs(self.store, self.data)
         return self._diffs
 
+    @property
+    def files(self) -> "Files":
+        """The files of a directory as they are now."""
+        if self._files is None:
+            # Only programs that look at them wait for what it imports.
+            from kedge.engine.files.files import Files
+
+            self._files = Files(lambda: self.place.directory)
+        return self._files
+
     async def statuses(self) -> dict[str, SessionStatus]:
-        """Every session that is not idle, in whatever process it runs."""
+        """Every session that is not idle, in any process."""
         return {id: lease.status for id, lease in (await self.runs.statuses()).items()}

@@ -1,10 +1,9 @@
-"""The live end of the event log: replays what was stored, then follows, with no event missing or
-repeated.
+"""The event log: replays stored events, then follows new ones, with no event missing or repeated.
 
-The sequence of the log decides the order. Events of this process are passed on as they are
-committed when nothing lies between them and the last one seen; else, and for those of other
-processes, the log is read. A subscriber that cannot keep up is sent back to the log: it loses no
-stored event.
+Events are ordered by their sequence number. An event of this process is passed on when it is
+committed, if it directly follows the last one seen; otherwise, and for events of other processes,
+the log is read. A subscriber that cannot keep up reads from the log again: it loses no stored
+event.
 """
 
 import asyncio
@@ -17,11 +16,11 @@ from functools import partial
 from types import TracebackType
 from typing import Literal, TypeAlias
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.errors import EngineClosed, InvalidInput, StoreError
 from kedge.domain.events import EventProperties, ServerResync, UnknownEvent, frame, read_frame
 from kedge.domain.ids import IdMaker, check_id
 from kedge.engine.worktrees import real_path
-from kedge.store.cursors import EventCursor
 from kedge.store.port import Store, StoredEvent
 from kedge.store.queries.event_log import (
     directory_events_after,
@@ -33,10 +32,10 @@ from kedge.store.transaction import ScriptMaker
 
 _log = logging.getLogger(__name__)
 _QUEUE_CHARACTERS = 16 * 1024 * 1024
-"""Characters of payload that wait for one subscriber, whatever the number of events."""
+"""Characters of payload that may wait for one subscriber, in any number of events."""
 _FEW = 32
 _PAUSE = 0.25
-"""Seconds until the log is read again after that failed."""
+"""Seconds until the log is read again after an error."""
 
 
 Read: TypeAlias = Callable[[ScriptMaker[list[StoredEvent]]], Awaitable[list[StoredEvent]]]
@@ -48,31 +47,31 @@ class Event:
 
     type: str
     payload: str
-    """The JSON text `{"id", "type", "properties"}`; encoded once, whoever listens."""
+    """The JSON text `{"id", "type", "properties"}`, encoded once for all subscribers."""
     cursor: str | None
-    """Where to go on after this event; None for news that is not stored, such as deltas."""
+    """Where to resume after this event; None for events that are not stored, such as deltas."""
     session_id: str | None = None
     project_id: str | None = None
     directory: str | None = None
     offset: int | None = None
-    """For a delta: how much of the text came before it."""
+    """For a delta: the length of the text before it."""
     seq: int = 0
 
     @property
     def properties(self) -> EventProperties | UnknownEvent:
-        """What happened, as a value."""
+        """The event as a value."""
         return read_frame(self.payload)[1]
 
 
 class EventLog:
-    """Everything that happens in a database, for any number of subscribers in this process."""
+    """All events of a database, for any number of subscribers in this process."""
 
     def __init__(self, store: Store, ids: IdMaker, queue_length: int) -> None:
         self._store = store
         self._ids = ids
         self._queue_length = queue_length
         self._seen = 0
-        """Everything up to here was passed on to those who live."""
+        """The last event that was passed on to live subscribers."""
         self._open: dict[Subscription, None] = {}
         self._live: dict[Subscription, None] = {}
         self._pump: asyncio.Task[None] | None = None
@@ -87,7 +86,31 @@ class EventLog:
 
     async def head(self) -> str:
         """The cursor of the newest event."""
-        return self.cursor_at(await self._store.read(log_head))
+        return self.cursor_at(await self.last_seq())
+
+    async def last_seq(self) -> int:
+        """The number of the newest event."""
+        return await self._store.read(log_head)
+
+    async def between(self, after: int, until: int, directory: str | None) -> list[Event]:
+        """Some of the stored events with numbers from `after` on to `until`, of a directory or
+        all; none if there are no more."""
+        script = (
+            partial(events_after, after)
+            if directory is None
+            else partial(directory_events_after, directory, after, until)
+        )
+        return [self.event_of(each) for each in await self._store.scan(script) if each.seq <= until]
+
+    def why_useless(self, after: EventCursor, head: int) -> Literal["foreign", "future"] | None:
+        """Why a reader cannot go on after a cursor, if it cannot; `head` is the last number."""
+        if after.epoch != self._store.epoch:
+            return "foreign"
+        return "future" if after.seq > head else None
+
+    def check(self) -> None:
+        """Raise if the database is gone: no event would ever come."""
+        self._store.check()
 
     def subscribe(
         self,
@@ -100,7 +123,7 @@ class EventLog:
         """Events after a cursor, or from now on; of one session or directory, or all.
 
         Use it as `async with log.subscribe(...) as events: async for event in events: ...`.
-        `queue_length` is for a reader that may wait for long; without it the setting holds.
+        `queue_length` is for a reader that may pause for long; the default is the setting.
         """
         if self._closed:
             raise EngineClosed
@@ -120,7 +143,7 @@ class EventLog:
         directory: str | None = None,
         offset: int | None = None,
     ) -> None:
-        """Tell those who listen now something that is not worth storing."""
+        """Announce an event that is not worth storing to the current subscribers."""
         home = (session_id, project_id, directory)
         self._pass_on(Event(properties.type, self.frame(properties), None, *home, offset))
 
@@ -139,28 +162,29 @@ class EventLog:
         return Event(stored.type, stored.payload, cursor, *home, None, stored.seq)
 
     def opened(self, subscription: "Subscription") -> None:
-        """The subscription wants to be ended when the log is closed."""
+        """Register a subscription to be ended when the log is closed."""
         self._open[subscription] = None
 
     def attach(self, subscription: "Subscription", position: int) -> bool:
-        """Let a subscription that has read the log up to `position` live, if that is its end."""
+        """Make a subscription live that has read up to `position`, if that is the end of the
+        log."""
         if self._closed or position < self._seen:
             return False
         if not self._live:
-            # Nobody else listens; else it must stay, for what others have yet to be told.
+            # Only without other subscribers: they may not have got everything before it yet.
             self._seen = position
         self._live[subscription] = None
         self._store.watch()
         return True
 
     def detach(self, subscription: "Subscription") -> None:
-        """The subscription no longer wants to be told."""
+        """Stop passing events to the subscription."""
         if subscription in self._live:
             del self._live[subscription]
             self._store.unwatch()
 
     def ended(self, subscription: "Subscription") -> None:
-        """The subscription is over."""
+        """Unregister a subscription that is over."""
         self.detach(subscription)
         self._open.pop(subscription, None)
 
@@ -203,7 +227,7 @@ class EventLog:
             return
         error = pump.exception()
         if error is None:
-            # Somebody may have committed after the last look and before this.
+            # Another process may have committed after the last read and before this.
             self._start_pump()
             return
         if isinstance(error, StoreError | EngineClosed):
@@ -245,9 +269,9 @@ class Subscription:
         self._queue: deque[Event] = deque()
         self._queued_characters = 0
         self._position = 0
-        """Nothing at or below this is wanted any more."""
+        """No event up to this number is wanted any more."""
         self._delivered = 0
-        """Where the reader is: what it got, and what does not concern it."""
+        """The reader's position: everything up to here was delivered or filtered out."""
         self._live = False
         self._entered = False
         self._open = False
@@ -256,7 +280,7 @@ class Subscription:
 
     @property
     def cursor(self) -> str:
-        """Where to go on after what was read so far."""
+        """Where to resume after what was read so far."""
         return self._log.cursor_at(self._delivered)
 
     async def __aenter__(self) -> "Subscription":
@@ -302,7 +326,7 @@ class Subscription:
         return event
 
     def offer(self, event: Event) -> None:
-        """Take a live event if it is wanted; the log calls this."""
+        """Queue a live event if it matches; called by the log."""
         if event.seq and event.seq <= self._position:
             return
         if self._wants(event):
@@ -316,7 +340,7 @@ class Subscription:
             self._delivered = self._position
 
     def end(self) -> None:
-        """Stop; what was queued can still be read."""
+        """End the subscription; queued events can still be read."""
         self._open = False
         self._live = False
         self._log.ended(self)
@@ -336,15 +360,14 @@ class Subscription:
             self._start_after(self._after, await self._store.read(log_head))
             return
         while self._open and not self._live:
-            # Live from the beginning: what is told from now on may never be stored.
+            # Live from the start: events announced from now on may never be stored.
             self._position = self._delivered = await self._store.read(log_head)
             self._live = self._log.attach(self, self._position)
 
     def _start_after(self, after: EventCursor, head: int) -> None:
-        if after.epoch != self._store.epoch:
-            self._resync("foreign", head)
-        elif after.seq > head:
-            self._resync("future", head)
+        reason = self._log.why_useless(after, head)
+        if reason is not None:
+            self._resync(reason, head)
         else:
             self._position = self._delivered = after.seq
 
@@ -354,7 +377,7 @@ class Subscription:
         return self._directory is None or event.directory == self._directory
 
     def _overflows(self) -> bool:
-        # A single event may be larger than the bound; it must still get through.
+        # A single event may be larger than the limit; it must get through as well.
         return len(self._queue) > self._queue_length or (
             self._queued_characters > _QUEUE_CHARACTERS and len(self._queue) > 1
         )
@@ -388,7 +411,7 @@ class Subscription:
             self._live = self._log.attach(self, self._position)
 
     async def _page(self, head: int) -> list[StoredEvent]:
-        # The last few are read at once: while a thread reads them, more may be stored.
+        # The last few are read in one transaction: more could be stored while a thread reads them.
         read = self._store.read if head - self._position <= _FEW else self._store.scan
         if self._session is not None:
             return await self._session_page(self._session, read)
@@ -402,7 +425,7 @@ class Subscription:
         while found := await read(partial(session_events_after, session, self._position)):
             if page := [each for each in found if self._directory in (None, each.directory)]:
                 return page
-            # Nothing of this page is wanted, but the next one may hold something.
+            # No event of this page matches, but the next page may have some.
             self._position = found[-1].seq
         return []
 

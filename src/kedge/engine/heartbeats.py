@@ -1,9 +1,9 @@
 """The heartbeat of an engine: a file in the data folder that is written four times a second while
-calls run, so that after a crash it is known until when the process lived.
+calls run, so that it is known after a crash until when the process lived.
 
-The time of a beat is the time stamp that the file system gave the file: it comes from the same
-clock as the time stamps of the files that are compared with it. What the file holds is the distance
-of that clock from one that nobody can set, so that a clock that was set back is noticed.
+The time of a beat is the file's time stamp: it comes from the same clock as those of the files that
+are compared with it. The file holds the difference between that clock and one that cannot be set,
+so that a clock that was set back is noticed.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ STEADY: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Heartbeat:
-    """The beats of one engine, in a thread: the event loop may be busy for long."""
+    """The heartbeat of one engine, in a thread, because the event loop may be busy for long."""
 
     def __init__(self, data: Path, engine: str) -> None:
         self._path = data / _FOLDER / engine
@@ -40,10 +40,10 @@ class Heartbeat:
 
     @contextmanager
     def beating(self) -> Iterator[int | None]:
-        """Beat now, and until the block ends; gives the time of the first beat.
+        """Beat now, and until the block ends; yields the time of the first beat.
 
-        None if there is none: then it is not known until when the process lived, and what its calls
-        did is doubted after a crash.
+        None if the file cannot be written: then it is unknown until when the process lived, and
+        after a crash its calls' changes are doubted.
         """
         first = self.beat()
         with self._lock:
@@ -62,7 +62,7 @@ class Heartbeat:
                 self._running -= 1
 
     def beat(self) -> int | None:
-        """Say that the process lives; gives the time of that on the file system's clock, in ns."""
+        """Beat once; return the time of the beat on the file system's clock, in ns."""
         with self._lock:
             if self._closed:
                 return None
@@ -73,14 +73,14 @@ class Heartbeat:
                 found = os.fstat(self._fd).st_ctime_ns
             except OSError as error:
                 if not self._is_failing:
-                    _log.warning("no heartbeat can be written to %s: %s", self._path, error)
+                    _log.warning("cannot write the heartbeat to %s: %s", self._path, error)
                 self._is_failing = True
                 return None
             self._is_failing = False
             return found
 
     def close(self) -> None:
-        """Stop; the file goes, because nothing of this engine is left to be recovered."""
+        """Stop, and remove the file: nothing of this engine is left to recover."""
         with self._lock:
             self._closed = True
             self._lock.notify()
@@ -95,7 +95,7 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             with self._lock:
-                # While nothing runs it costs nothing.
+                # While no call runs the heartbeat costs nothing.
                 self._sleeps = not self._running
                 if self._sleeps:
                     self._lock.wait_for(lambda: self._running or self._closed)
@@ -110,10 +110,10 @@ class Heartbeat:
 
 
 def last_beat(data: Path, engine: str) -> int | None:
-    """When an engine beat last, on the file system's clock; None if that is not known.
+    """The time of an engine's last beat, on the file system's clock; None if unknown.
 
-    If the clock was set back since, what was saved after the beat may have an earlier time stamp:
-    the beat counts as that much earlier.
+    If the clock was set back since, files saved after the beat may have an earlier time stamp: the
+    beat counts as that much earlier.
     """
     try:
         fd = os.open(data / _FOLDER / engine, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -131,7 +131,7 @@ def last_beat(data: Path, engine: str) -> int | None:
 
 
 def silent_engines(data: Path) -> list[str]:
-    """The engines that are gone and have left a file; those that still run hold a lock on it."""
+    """Engines that are gone and have left a file; running engines hold a lock on theirs."""
     try:
         names = os.listdir(data / _FOLDER)
     except OSError:
@@ -140,7 +140,7 @@ def silent_engines(data: Path) -> list[str]:
 
 
 def forget_beats(data: Path, engines: Collection[str]) -> None:
-    """Remove the files of engines of which nothing is left to be recovered."""
+    """Remove the files of engines of which nothing is left to recover."""
     for engine in engines:
         with suppress(OSError):
             (data / _FOLDER / engine).unlink()
@@ -149,7 +149,7 @@ def forget_beats(data: Path, engines: Collection[str]) -> None:
 def _opened(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, _OPEN, 0o600)
-    # Only those who look whether this engine lives ever have it, for a moment.
+    # Contended only for a moment, by processes that check whether this engine lives.
     fcntl.flock(fd, fcntl.LOCK_EX)
     return fd
 
@@ -158,7 +158,7 @@ def _is_locked(path: Path) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        # Gone by now, or nothing that could be told of.
+        # Gone by now, or unreadable.
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -170,5 +170,5 @@ def _is_locked(path: Path) -> bool:
 
 
 def _distance() -> int:
-    """How far the clock of time stamps is from one that only ever goes on, in nanoseconds."""
+    """The difference between the file system's clock and the steady one, in nanoseconds."""
     return time.time_ns() - time.clock_gettime_ns(STEADY)

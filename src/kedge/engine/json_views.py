@@ -1,8 +1,7 @@
-"""Sessions, messages and events as clients get them: the stored JSON text, joined and not
-decoded.
+"""Sessions, messages and events as clients get them: the stored JSON text, joined without decoding.
 
-Only where something is left out of what is stored, the patches of diffs, the text around it is
-decoded, filled in and encoded again.
+The stored diffs have no patches; where they are shown, the text around them is decoded, filled in
+and encoded again.
 """
 
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import NotFound, SnapshotError
 from kedge.domain.events import EventProperties, MessageUpdated, SessionDiff, frame, read_frame
 from kedge.domain.ids import check_id
@@ -26,7 +26,6 @@ from kedge.engine.pages import MessageTexts, PageKey, Pages
 from kedge.engine.session import Session
 from kedge.engine.session_query import Listing, read_page
 from kedge.engine.validation import check_limit
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.change_queries import changes_of_turn
 from kedge.store.queries.changes import StoredChange, family_changes
 from kedge.store.queries.event_log import session_head
@@ -39,20 +38,21 @@ from kedge.store.transaction import Script
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
 
-# A quote inside of a JSON string is escaped, so neither can be what somebody wrote.
+# Quotes inside a JSON string are escaped, so text of users cannot match either of these.
 _REVERTED = '"revert":{'
 _CHANGED = '"diffs":[{'
 _PROMPT = '{"role":"user"'
 _MARKS = {MessageUpdated.type: _CHANGED, SessionDiff.type: '"diff":[{'}
-"""By the type of an event, what says that it tells of changes."""
+"""By event type, the text that shows that an event has diffs."""
 _EVENT_ROOM = 256 * 1024
 """Bytes of patch text in one event."""
 _FEW = 100
-"""A page of so many messages is read at once: a thread would fight with the loop for longer."""
+"""Up to this many messages are read on the event loop: a thread would compete with it for
+longer."""
 
 
 class ProjectSummary(Value, frozen=True, kw_only=True):
-    """What a list of sessions of all projects says of each one's."""
+    """What a list of all projects' sessions says of each project."""
 
     id: str
     name: str | None = None
@@ -65,11 +65,11 @@ class _Home(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Neighbours in a list, each as JSON text."""
+    """One page of a list, each item as JSON text."""
 
     texts: list[str]
     cursor: str | None
-    """Hand it back to get those that come next; None at the end."""
+    """Pass it back to get the next page; None at the end."""
 
     @property
     def text(self) -> str:
@@ -78,7 +78,7 @@ class Texts:
 
 
 async def session_text(engine: "Engine", id: str) -> str:
-    """A session, with what a pending revert did to the files."""
+    """A session, with the diffs of its pending revert."""
     text = await engine.store.read(partial(get_session_text, check_id("ses", id)))
     if _REVERTED not in text:
         return text
@@ -86,14 +86,14 @@ async def session_text(engine: "Engine", id: str) -> str:
 
 
 async def shown(session: Session) -> SessionInfo:
-    """A session's value, with what a pending revert did to the files."""
+    """A session's value, with the diffs of its pending revert."""
     info = session.info
     if info.revert is None:
         return info
     try:
         diff = await session.reverted_diff()
     except SnapshotError:
-        # A client that cannot be told of the files still wants the session.
+        # A client wants the session even if the diffs cannot be read.
         return info
     revert = msgspec.structs.replace(info.revert, diff=diff or None)
     return msgspec.structs.replace(info, revert=revert)
@@ -129,7 +129,7 @@ async def fork_session_texts(engine: "Engine", id: str) -> Texts:
 
 
 async def message_text(engine: "Engine", session_id: str, id: str) -> str:
-    """A message with its parts, and with the patches of what its turn changed."""
+    """A message with its parts, and the patches of its turn."""
     check_id("ses", session_id)
     script = partial(get_message, session_id, check_id("msg", id))
     (found,) = await _filled(engine, session_id, [await engine.store.scan(script)])
@@ -151,7 +151,7 @@ async def message_texts(
     filled = await _filled(engine, session_id, found.messages)
     older = found.older.text(session_id) if found.older else None
     texts = MessageTexts(_joined(filled), older)
-    # Patches depend on more than their session's events.
+    # Not cached with patches: these depend on more than the events of the session.
     if filled == found.messages:
         engine.pages.keep(key, head, texts)
     return texts
@@ -160,7 +160,7 @@ async def message_texts(
 def _page(
     pages: Pages, key: PageKey, cursor: PageCursor | None
 ) -> Script[tuple[int, MessageTexts | MessagePage]]:
-    """A page as it is kept, or as it is read; with the newest event of its session before that."""
+    """A page, cached or read, and the newest event of its session before that."""
     head = yield from session_head(key.session_id)
     if (kept := pages.find(key, head)) is not None:
         yield from get_session_text(key.session_id)
@@ -170,7 +170,7 @@ def _page(
 
 def _joined(messages: Sequence[MessageText]) -> bytes:
     """Messages as one JSON list."""
-    # Only small pieces are copied: to get memory for a page costs more than to fill it.
+    # Only small pieces are copied: allocating memory for a page costs more than filling it.
     pieces = [b"["]
     for message in messages:
         if len(pieces) > 1:
@@ -183,7 +183,7 @@ def _joined(messages: Sequence[MessageText]) -> bytes:
 async def _filled(
     engine: "Engine", session_id: str, messages: Sequence[MessageText]
 ) -> list[MessageText]:
-    """Messages with the patches that are not stored with their prompts."""
+    """Messages, with the patches that are not stored with their prompts."""
     filled = list(messages)
     changed = [at for at, each in enumerate(messages) if _is_changed_prompt(each.info)]
     if changed:
@@ -199,8 +199,7 @@ def _is_changed_prompt(info: str) -> bool:
 
 
 async def told(engine: "Engine", event: Event) -> Event:
-    """An event as clients are told it: with the patches that are not stored, as far as there is
-    room for them."""
+    """An event as clients get it: with the patches that are not stored, as far as they fit."""
     if not lacks_patches(event):
         return event
     id, properties = read_frame(event.payload)
@@ -217,18 +216,18 @@ async def told(engine: "Engine", event: Event) -> Event:
 
 
 def lacks_patches(event: Event) -> bool:
-    """Whether an event tells of changes; this is quick, and to tell them is not."""
+    """Whether an event has diffs without patches; this check is fast, filling them in is not."""
     mark = _MARKS.get(event.type)
     return mark is not None and mark in event.payload
 
 
 async def _undone(engine: "Engine", session_id: str, diffs: list[FileDiff]) -> list[FileDiff]:
-    """What a revert took out, with patches as long as it is pending."""
+    """What a revert took out, with patches while it is pending."""
     try:
         info, changes = await engine.store.scan(partial(_undone_changes, session_id, diffs))
         (found,) = await engine.diffs.texts_of_turns(Session(engine, info), [changes], _EVENT_ROOM)
     except (NotFound, SnapshotError):
-        # Removed meanwhile, or no longer to be read: what was stored still tells what happened.
+        # Removed meanwhile or unreadable: the stored diffs still say what happened.
         return diffs
     return _patched(diffs, found)
 
@@ -259,7 +258,7 @@ async def _with_patches(
         info, turns = await engine.store.scan(partial(_turns, session_id, prompts))
         diffs = await engine.diffs.texts_of_turns(Session(engine, info), turns, room)
     except (NotFound, SnapshotError):
-        # Removed meanwhile, or no longer to be read: what was stored is still an answer.
+        # Removed meanwhile or unreadable: the stored prompts are still an answer.
         return list(prompts)
     return [_with(prompt, found) for prompt, found in zip(prompts, diffs, strict=True)]
 
@@ -276,8 +275,8 @@ def _turns(
 
 
 def _with(prompt: UserMessage, diffs: Sequence[FileDiff]) -> UserMessage:
-    """A prompt with patches, and else just what is stored and was told; a file that a revert has
-    put back since has none."""
+    """A prompt with patches for exactly the stored diffs; a file that a revert has restored since
+    has none."""
     assert prompt.summary is not None
     filled = _patched(prompt.summary.diffs, diffs)
     return msgspec.structs.replace(
@@ -286,7 +285,7 @@ def _with(prompt: UserMessage, diffs: Sequence[FileDiff]) -> UserMessage:
 
 
 def _patched(stored: Sequence[FileDiff], found: Sequence[FileDiff]) -> list[FileDiff]:
-    """Stored diffs, each with the patch of the one that it is the outline of."""
+    """The stored diffs, each with the patch of its outline."""
     patches: dict[FileDiff, list[str | None]] = {}
     for each in found:
         patches.setdefault(msgspec.structs.replace(each, patch=None), []).append(each.patch)

@@ -1,8 +1,8 @@
 """Renews the leases of an engine in a thread, because the event loop may be busy for long.
 
 A process that was paused for longer than a lease lasts may have lost its sessions without knowing
-it. The database refuses what it writes there; files refuse nothing, so whoever writes files for a
-session asks here before each of them.
+it. The database refuses its writes there, but the file system does not, so code that writes files
+for a session checks here before each file.
 """
 
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseKeeper:
-    """Renews everything one owner holds, three times in the life of a lease."""
+    """Renews all leases of one owner, three times in the life of a lease."""
 
     def __init__(self, store: Store, owner: str, lease_time: float) -> None:
         self._store = store
@@ -32,12 +32,12 @@ class LeaseKeeper:
         self._thread: threading.Thread | None = None
         self._renewing = threading.Lock()
         self._until = 0.0
-        """No lease of this owner expires before this time of the steady clock."""
+        """No lease of this owner expires before this time on the steady clock."""
         self._lapses = 0
-        """How often a renewal came so late that others may have taken what this owner held."""
+        """How often a renewal was so late that another process may have taken a lease."""
 
     def start(self) -> None:
-        """Begin to renew, if that has not begun; called before the first lease is taken."""
+        """Start to renew, once; called before the first lease is taken."""
         if self._thread is None:
             self._until = now() + self._lease_time
             self._thread = threading.Thread(target=self._run, name="kedge-leases", daemon=True)
@@ -50,19 +50,19 @@ class LeaseKeeper:
             self._thread.join()
 
     def still_held(self) -> Callable[[Fence], None]:
-        """What raises `LeaseLost` if the lease it is given was lost since it was made; to be called
-        in a thread, before each file that is written under the lease.
+        """Make a check that raises `LeaseLost` if the given lease was lost since the check was
+        made; to be called in a thread, before each file that is written under the lease.
 
-        It is made before the lease is taken, or before a transaction that the lease is needed for.
+        Make it before taking the lease, or before a transaction that needs the lease.
         """
         known = self._lapses
 
         def check(fence: Fence) -> None:
             nonlocal known
-            # In this order: a late renewal counts itself before it says until when it is good.
+            # In this order: a late renewal counts a lapse before it extends the time.
             if now() < self._until and known == self._lapses:
                 return
-            # Late, but perhaps nobody took it: a laptop that slept goes on.
+            # Late, but perhaps not taken: a laptop that slept goes on.
             self.renew()
             lapses = self._lapses
             if not self._store.run_blocking(partial(self._is_held, fence)):
@@ -77,7 +77,8 @@ class LeaseKeeper:
             began = now()
             renew = partial(renew_leases, self._owner, ttl=round(self._lease_time * 1000))
             self._store.run_blocking(renew)
-            # By its end: it may have been paused before the database heard of it.
+            # Checked at the end: the process may have been paused before the database got the
+            # renewal.
             if now() >= self._until:
                 self._lapses += 1
             self._until = began + self._lease_time
@@ -99,5 +100,5 @@ class LeaseKeeper:
 
 
 def now() -> float:
-    """The time of a clock that nobody sets, and that goes on while the machine sleeps."""
+    """The time of a clock that cannot be set, and that goes on while the machine sleeps."""
     return time.clock_gettime(STEADY)

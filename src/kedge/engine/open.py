@@ -25,12 +25,13 @@ async def open(
     random: Callable[[int], bytes] = os.urandom,
     recover: bool = True,
 ) -> AsyncIterator[Engine]:
-    """An engine on a directory, for as long as the block lasts.
+    """An engine on a directory, open while the block runs.
 
     Data is kept in `data_dir`, else in `KEDGE_DATA_DIR`, else in the user's data home. `database`
-    is a file, or a `postgresql://` address; else `KEDGE_DATABASE_URL`, else the file `kedge.db` in
-    the data folder. What processes left that were killed is put in order first, session by session;
-    without `recover` it is done in the background, and a session waits for it that is used before.
+    is a file or a `postgresql://` address; else `KEDGE_DATABASE_URL`, else the file `kedge.db` in
+    the data folder. What killed processes left behind is recovered first, session by session.
+    Without `recover` that happens in the background, and a session that is used before waits for
+    its own recovery.
     """
     if settings is not None and not isinstance(settings, Settings):
         raise InvalidInput("settings must be a kedge.Settings", field="settings")
@@ -88,7 +89,7 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise StoreReadOnly(
-                f"the data folder {folder} cannot be made; choose another with KEDGE_DATA_DIR"
+                f"the data folder {folder} cannot be created; choose another with KEDGE_DATA_DIR"
             ) from error
         raise StoreUnavailable(
             f"the data folder {folder} cannot be used ({error.strerror}); choose another with"

@@ -1,8 +1,8 @@
 """Processes of this machine as the system shows them: which exist, and which of them runs a
 session.
 
-A process id alone says nothing after a reboot, in another container or once the number is used
-again; so an owner is named by machine, boot, pid namespace, pid and the time the process started.
+A process id alone means nothing after a reboot, in another container or once the number is reused;
+so an owner is named by machine, boot, pid namespace, pid and the time the process started.
 """
 
 import calendar
@@ -19,10 +19,10 @@ from kedge.domain import wire
 from kedge.domain.values import Value
 
 UNKNOWN = "?"
-"""The start of a process that is there, but of which nothing else can be seen."""
+"""The start time of a process that exists, but cannot be inspected."""
 
 _ENGINES: set[str] = set()
-"""The engines of this process that are open."""
+"""The open engines of this process."""
 
 
 class Owner(Value, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Owner(Value, frozen=True, kw_only=True):
 
 
 def this_process(engine: str) -> Owner:
-    """The owner that an engine of this process is, from now on until it is forgotten."""
+    """The owner for an engine of this process, alive from now on until it is forgotten."""
     _ENGINES.add(engine)
     return Owner(
         machine=machine(),
@@ -55,8 +55,8 @@ def this_process(engine: str) -> Owner:
 
 
 def owner_lives(text: str, expired: bool, here: Owner) -> bool:
-    """Whether an owner may still write: by its process if that is near, else until its lease
-    expires."""
+    """Whether an owner may still write: decided by its process if that can be looked up from here,
+    else by the expiry of its lease."""
     owner = wire.decode(text, Owner)
     if not owner.same_place(here):
         return not expired
@@ -66,24 +66,24 @@ def owner_lives(text: str, expired: bool, here: Owner) -> bool:
 
 
 def engine_of(text: str) -> str:
-    """Which engine an owner is."""
+    """The engine of an owner."""
     return wire.decode(text, Owner).engine
 
 
 def forget_engine(owner: Owner) -> None:
-    """The engine is closed, though its process lives on."""
+    """Mark an engine as closed, though its process lives on."""
     _ENGINES.discard(owner.engine)
 
 
 def process_start(pid: int) -> str | None:
-    """When a process started, in a form that is good for comparing; None if it is gone."""
+    """When a process started, in a form to compare; None if it is gone."""
     if Path("/proc/self/stat").exists():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
-            # The processes of other users may be hidden; whether there is one can still be told.
+            # The processes of other users may be hidden, but not that they exist.
             return UNKNOWN if _exists(pid) else None
-        # The name of the program is in brackets and may itself hold spaces and brackets.
+        # The program's name is in parentheses and may itself hold spaces and parentheses.
         fields = stat.rpartition(")")[2].split()
         return None if fields[0] in ("Z", "X") else fields[19]
     return _said("ps", "-o", "lstart=", "-p", str(pid)) or None
@@ -100,7 +100,7 @@ def _exists(pid: int) -> bool:
 
 
 def _said(*command: str) -> str:
-    # Times must read the same for whoever asks.
+    # Times must read the same in every environment.
     env = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
     return subprocess.run(
         command, env=env, capture_output=True, text=True, check=False
@@ -109,7 +109,7 @@ def _said(*command: str) -> str:
 
 @cache
 def machine() -> str:
-    """What tells this machine from others."""
+    """An identifier of this machine."""
     for place in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         path = Path(place)
         if path.is_file() and (text := path.read_text("ascii", "replace").strip()):
@@ -118,8 +118,7 @@ def machine() -> str:
 
 
 def boot() -> str:
-    """What tells the process ids that are seen from here from those of other boots and
-    containers."""
+    """An identifier of the space of process ids: they differ by boot and by container."""
     return f"{_boot()} {_namespace()}".strip()
 
 
@@ -138,8 +137,8 @@ def _namespace() -> str:
 
 
 MARK = "KEDGE_CALL"
-"""The variable that tells which call a process belongs to: ids of calls, the outermost first, with
-colons between them."""
+"""The variable that names the calls a process belongs to: ids of calls, the outermost first,
+separated by colons."""
 
 _PROC = Path("/proc")
 
@@ -152,15 +151,15 @@ class Seen:
     parent: int
     group: int
     session: int
-    """0 where the system does not tell."""
+    """0 where the system does not say."""
     started: int
-    """Comparable with others of the same boot."""
+    """Comparable within the same boot."""
     has_ended: bool = False
-    """Whether only its parent's wish to hear of its end keeps its number."""
+    """Whether it is a zombie: it has ended, and its parent has not waited for it."""
 
 
 def processes() -> dict[int, Seen]:
-    """All processes that can be seen from here."""
+    """All visible processes."""
     found = _from_proc() if _has_proc() else _from_ps()
     return {each.pid: each for each in found}
 
@@ -173,21 +172,21 @@ def process(pid: int) -> Seen | None:
 
 
 def ended_children() -> list[Seen]:
-    """The children of this process that have ended, and whose end nobody has taken note of."""
+    """The zombies among this process's children: ended, and not waited for."""
     found = (_stat(int(name)) for name in os.listdir(_PROC) if name.isdecimal())
     me = os.getpid()
     return [each for each in found if each is not None and each.has_ended and each.parent == me]
 
 
 def marks(pid: int) -> frozenset[str]:
-    """The calls that a process was started for; none where that is not told."""
+    """The calls that a process was started for; empty if that is not visible."""
     if pid == os.getpid():
-        # A server closes its memory, also to itself if it asks in this way.
+        # A server protects its memory, also against itself if it reads it this way.
         return frozenset(filter(None, os.environ.get(MARK, "").split(":")))
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
-        # It has just ended, or it is another user's, or there is no such file here.
+        # It has just ended, it is another user's, or there is no such file here.
         return frozenset()
     prefix = f"{MARK}=".encode()
     for each in environ.split(b"\0"):
@@ -215,17 +214,17 @@ def _stat(pid: int) -> Seen | None:
     try:
         stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
     except OSError:
-        # It ended while the list was read, or it is hidden from us.
+        # It ended while the list was read, or is hidden.
         return None
-    # The name of the program is in brackets and may itself hold spaces and brackets.
+    # The program's name is in parentheses and may itself hold spaces and parentheses.
     state, parent, group, session, *rest = stat.rpartition(")")[2].split()
-    # One whose first thread alone has ended looks the same, and goes on with others.
+    # A process of which only the first thread has ended looks the same, and goes on with others.
     has_ended = state in ("Z", "X") and int(rest[13]) <= 1
     return Seen(pid, int(parent), int(group), int(session), int(rest[15]), has_ended)
 
 
 def _from_ps(*which: str) -> Iterator[Seen]:
-    # Times must read the same for whoever asks.
+    # Times must read the same in every environment.
     env = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
     command = ["ps", *(which or ("-ax",)), "-o", "pid=,ppid=,pgid=,stat=,lstart="]
     said = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stdout

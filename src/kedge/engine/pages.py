@@ -1,17 +1,16 @@
-"""Pages of messages that were read lately, kept as they went to a client until their session
-changes.
+"""A cache of message pages as they were sent to clients, valid until their session changes.
 
-Whether it has changed is asked of the event log each time: nothing of a session changes without an
-event of that session, whichever process changes it.
+The event log says whether it has changed: every change of a session, by any process, has an event
+of that session.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 _ROOM = 4 * 1024 * 1024
-"""Bytes of all pages that are kept."""
+"""Bytes of all cached pages."""
 _LARGEST = 1024 * 1024
-"""Bytes of a page that is kept: a few large ones would leave no room for others."""
+"""Bytes of one cached page: a few large ones would leave no room for others."""
 
 
 class PageKey(NamedTuple):
@@ -28,26 +27,26 @@ class MessageTexts:
 
     body: bytes
     older: str | None
-    """Hand it back to get those before; None at the beginning."""
+    """Pass it back to get those before; None at the beginning."""
 
 
 class Pages:
-    """The pages of one process that were asked for last."""
+    """The most recently requested pages of one process."""
 
     def __init__(self) -> None:
         self._kept: dict[PageKey, tuple[int, MessageTexts]] = {}
-        """With the newest event of its session, in the order in which they were asked for."""
+        """With the newest event of its session, the least recently requested first."""
         self._size = 0
 
     def find(self, key: PageKey, head: int) -> MessageTexts | None:
-        """A page, if the newest event of its session is still the one that it was read with. A
-        reader's thread may ask."""
+        """A page, if the newest event of its session is still the one it was read with. May be
+        called from a reader's thread."""
         found = self._kept.get(key)
         return found[1] if found is not None and found[0] == head else None
 
     def keep(self, key: PageKey, head: int, page: MessageTexts) -> None:
-        """Keep a page that was read after `head`, the newest event of its session, was; those that
-        were not asked for for longest go."""
+        """Cache a page that was read after `head`, the newest event of its session; drop the least
+        recently requested ones."""
         self._drop(key)
         if len(page.body) > _LARGEST:
             return

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from kedge.snapshot.files.steps import FileWork
 
 _PROGRESS = 0.5
-"""Seconds between two stored states of a part that grows."""
+"""Seconds between two stored states of a growing part."""
 
 _SHARE = 10
-"""How many times as long as it took to store a state nothing is stored after it."""
+"""After storing a state took t seconds, the next one is stored after this many times t."""
 
 Spoken: TypeAlias = TextPart | ReasoningPart
 
 
 class Growing:
-    """A part that is open from the beginning of its block to the end; then it never changes."""
+    """A part that is open while its block runs; after that it never changes."""
 
     def __init__(self, step: "Step") -> None:
         self._step = step
@@ -59,11 +59,11 @@ class Growing:
             raise InvalidInput("this can be used only inside its `async with` block")
 
     def _latest(self) -> Spoken | ToolPart:
-        """The part as far as it has come."""
+        """The current state of the part."""
         raise AssertionError("each kind of part has its own")
 
     async def _leave_behind(self) -> None:
-        """The step ends, and nobody has ended this: it is over where it stands."""
+        """End the part because its step ended and its block has not: it keeps its current state."""
         self._open = False
         now = self._step.turn.engine.clock.now()
         await self._step.put(interrupted(self._latest(), now), after_progress=True)
@@ -77,23 +77,24 @@ class Growing:
         try:
             await self._step.put(part)
         except Exception:
-            # Not stored. A cancellation tells nothing of that: then the step looks after it.
+            # Not stored. A cancellation does not say so: the step closes the part then.
             self._step.growing.pop(part.id, None)
             self._open = False
             raise
         self._saved_at = monotonic()
 
     async def _grow(self) -> None:
-        """Store how far the part has come, if it is time for that."""
+        """Store the current state of the part, if enough time has passed."""
         began = monotonic()
         if began - self._saved_at >= self._pause:
             await self._step.put(self._latest(), of=self, progress=True, after_progress=True)
             self._saved_at = monotonic()
-            # What takes long to store is stored less often, so that it does not hold up the rest.
+            # A state that takes long to store is stored less often, so that it does not delay the
+            # others.
             self._pause = max(_PROGRESS, _SHARE * (self._saved_at - began))
 
     async def _give_up(self) -> None:
-        """The step failed, and nobody has ended this: let go of what it holds."""
+        """Release what the part holds because its step failed before the part's block ended."""
 
     async def _close(self, part: Spoken | ToolPart, also: ScriptMaker[None] | None = None) -> None:
         if self._step.growing.pop(part.id, None) is None:
@@ -106,8 +107,8 @@ class Growing:
 
 
 class Stream(Growing):
-    """Text that grows. Listeners hear every piece; of what they heard, the store has all but the
-    last 50 ms. Other processes hear at most two states a second."""
+    """Text that grows. Subscribers get every piece; all but the last 50 ms of what they got is
+    stored. Other processes see at most two states a second."""
 
     def __init__(self, step: "Step", part: Spoken) -> None:
         super().__init__(step)
@@ -130,12 +131,12 @@ class Stream(Growing):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What was said before an error is kept, and ends there; also when the end is interrupted,
-        # because listeners have heard it.
+        # Text that was streamed before an error is kept. It is also stored if this is interrupted,
+        # because subscribers have seen it.
         await to_the_end(self._close(self._ended()))
 
     async def write(self, text: str) -> None:
-        """The next piece."""
+        """Append a piece of text."""
         self._check_open()
         piece = check_text(text, "text")
         if not piece:
@@ -149,7 +150,7 @@ class Stream(Growing):
         await self._grow()
 
     def note(self, metadata: Mapping[str, Any]) -> None:
-        """Something to be kept with the text: a provider's signature of a thought, say."""
+        """Metadata to store with the text, such as a provider's signature of reasoning."""
         self._check_open()
         self._part = msgspec.structs.replace(
             self._part, metadata=wire.convert(dict(metadata), dict[str, Any])
@@ -164,7 +165,7 @@ class Stream(Growing):
         await super()._leave_behind()
 
     async def _forget_pieces(self) -> None:
-        """The whole is about to be stored: nothing of it may be stored after that."""
+        """Drop pending pieces: the whole text is about to be stored, and no piece may follow it."""
         self._open = False
         await self._step.turn.engine.pieces.forget(self._part.id)
 
@@ -184,7 +185,7 @@ class Stream(Growing):
 
 
 class ToolCall(Growing):
-    """A tool at work. Set `output`, `title` and `metadata` before it ends, or call `fail`."""
+    """A running tool call. Set `output`, `title` and `metadata` before it ends, or call `fail`."""
 
     def __init__(
         self, step: "Step", part: ToolPart, input: dict[str, Any], effects: Effects
@@ -207,17 +208,17 @@ class ToolCall(Growing):
         return self._part
 
     async def announce(self) -> None:
-        """Show that the model is about to call the tool, before it is known with what."""
+        """Show that the model is about to call the tool, before its input is known."""
         await self._enter()
 
     def note(self, metadata: Mapping[str, Any]) -> None:
-        """Something to be kept with the call that is neither its input nor its outcome."""
+        """Metadata to store with the call beside its input and output."""
         self._check_open()
         noted = wire.convert(dict(metadata), dict[str, Any])
         self._part = msgspec.structs.replace(self._part, metadata=noted)
 
     def fill(self, input: Mapping[str, Any]) -> None:
-        """What the model calls the tool with, if that was not known when it was announced."""
+        """Set the input of the call, if it was not known when the call was announced."""
         if self._began:
             raise InvalidInput("the tool is at work already")
         self.input = wire.convert(dict(input), dict[str, Any])
@@ -233,7 +234,7 @@ class ToolCall(Growing):
             async with self._effects.beginning() as also:
                 await self._step.put(self._in_state(running), of=self, also=also)
         except Exception as error:
-            # It may not begin; the model has to hear why.
+            # The tool must not begin; the model gets the reason.
             await self._close(self._in_state(self._outcome(error)))
             raise
         return self
@@ -269,11 +270,11 @@ class ToolCall(Growing):
         effects: Literal["none", "unknown"] = "none",
         work: "FileWork | None" = None,
     ) -> None:
-        """Say what the tool does to files when that is known only while it works; see
-        `Step.tool`. It can be said once.
+        """Declare what the tool does to files, if that is known only while it works; see
+        `Step.tool`. Can be called once.
 
-        `work` is how kedge's own tools write them: its steps are on the disk when this returns, for
-        whoever has to put in order what a crash leaves.
+        `work` is how kedge's own tools write files: its steps are stored when this returns, so that
+        recovery can clean up after a crash.
         """
         self._check_open()
         if not isinstance(self._effects, NoEffects):
@@ -287,11 +288,11 @@ class ToolCall(Growing):
             self._effects = known
 
     def fail(self, message: str) -> None:
-        """The tool could not do what it was asked; the turn goes on."""
+        """Report that the tool failed; the turn goes on."""
         self._error = check_text(message, "message")
 
     async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
-        """Show how far the tool has come; the store keeps at most two states a second."""
+        """Show the progress of the tool; at most two states a second are stored."""
         self._check_open()
         self.title = title or self.title
         self.metadata.update(metadata)

@@ -1,8 +1,9 @@
-"""Pieces of text on their way to the store: one transaction for all streams of the process.
+"""Pieces of streamed text on their way to the store: one transaction for all streams of the
+process.
 
-A client that has seen words must see them again after the process was killed. To store each piece
-before it is announced costs as much as all the rest of a stream, so up to 50 ms of text may be
-announced and not stored.
+Text that a client has seen must be there after the process was killed. Storing each piece before it
+is announced would cost as much as the rest of streaming, so up to 50 ms of text may be announced
+before it is stored.
 """
 
 import asyncio
@@ -18,21 +19,21 @@ from kedge.store.queries.pieces import Piece, add_pieces
 _log = logging.getLogger(__name__)
 
 WINDOW = 0.05
-"""Seconds of text that may be announced and not stored."""
+"""Seconds of text that may be announced before it is stored."""
 
 _HEAD_START = 0.8
-"""The share of them after which storing begins, so that it has mostly ended when they are over."""
+"""The share of them after which storing begins, so that it has usually ended when they are over."""
 
 _LARGE = 64 * 1024
-"""Characters that would hold up the event loop."""
+"""Characters that would block the event loop for too long."""
 
 _PAUSE = 1.0
-"""Seconds until text is stored again by itself after that failed."""
+"""Seconds until a failed store is tried again."""
 
 
 @dataclass(slots=True)
 class _Unstored:
-    """What a part said since it was last stored."""
+    """The text of a part since it was last stored."""
 
     fence: Fence
     start: int
@@ -40,23 +41,23 @@ class _Unstored:
 
 
 class Pieces:
-    """What the streams of this process say, until it is stored."""
+    """The streamed text of this process until it is stored."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._unstored: dict[str, _Unstored] = {}
-        """By part, without what is just being stored."""
+        """By part, without what is being stored at the moment."""
         self._since = 0.0
-        """When the oldest of it was said."""
+        """The time of the oldest piece in it."""
         self._storing: asyncio.Task[None] | None = None
         self._storing_since = 0.0
-        """When the oldest of what is being stored was said."""
+        """The time of the oldest piece that is being stored."""
         self._settled = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     async def add(self, fence: Fence, part_id: str, start: int, text: str) -> None:
-        """Take what a part says next; returns when it may be announced: when everything that was
-        said before the last 50 ms is stored."""
+        """Take the next piece of a part; return when it may be announced, which is when all text
+        older than 50 ms is stored."""
         while self._storing is not None and monotonic() - self._storing_since >= WINDOW:
             await self._settled.wait()
         now = monotonic()
@@ -68,7 +69,7 @@ class Pieces:
             self._unstored[part_id] = _Unstored(fence, start, [text])
         else:
             known.texts.append(text)
-        # Not left to the timer: a busy event loop delays it.
+        # Checked here as well as by the timer, which a busy event loop delays.
         age = now - self._since
         if age >= WINDOW:
             await self.store()
@@ -76,7 +77,7 @@ class Pieces:
             self._begin()
 
     async def store(self) -> None:
-        """Store everything that was taken so far."""
+        """Store everything that was added so far."""
         await self._settle()
         self._begin()
         if self._storing is not None:
@@ -85,13 +86,13 @@ class Pieces:
             storing.result()
 
     async def forget(self, part_id: str) -> None:
-        """Nothing of a part is on its way any more when this returns: it is about to be stored
-        whole, or removed."""
+        """Drop the pending pieces of a part that is about to be stored whole, or removed; when this
+        returns, none is being stored."""
         await self._settle()
         self._unstored.pop(part_id, None)
 
     async def close(self) -> None:
-        """Store nothing more."""
+        """Stop storing."""
         await self._settle()
         self._stop_timer()
         self._unstored.clear()
@@ -127,10 +128,10 @@ class Pieces:
             self._take_back(taken)
         elif error := storing.exception():
             self._take_back(taken)
-            _log.warning("text that was announced is not stored yet: %s", error)
+            _log.warning("announced text could not be stored yet: %s", error)
 
     def _take_back(self, taken: dict[str, _Unstored]) -> None:
-        """It may be stored or not, and stored again it does no harm."""
+        """Whether it was stored is unknown; storing it twice does no harm."""
         for part_id, each in self._unstored.items():
             if part_id in taken:
                 taken[part_id].texts += each.texts

@@ -1,9 +1,9 @@
-"""The processes of running commands: remembered before they begin, ended with everything that
-they started, also by whoever takes over the session of a process that died.
+"""The processes of running commands: stored before they start, and ended with everything that they
+started, also when another process takes over a dead one's session.
 
-Nothing is ended by its number alone, which may be another's by now. A process belongs to a command
-if it is the one that was remembered, by number and start; if its environment carries the command's
-mark; if it is in the session or group of such a process; or if such a process started it.
+No process is ended by its number alone, which may have been reused. A process belongs to a command
+if it is the stored one, by number and start time; if its environment carries the command's mark; if
+it is in the session or group of such a process; or if such a process started it.
 """
 
 import asyncio
@@ -15,25 +15,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from kedge.domain.child_processes import Process
 from kedge.engine.os_process import Seen, boot, machine, marks, process, processes
 from kedge.store.port import Store
 from kedge.store.queries.fences import Fence
-from kedge.store.queries.processes import Process, drop_process, put_process
+from kedge.store.queries.processes import drop_process, put_process
 
 _log = logging.getLogger(__name__)
 _GRACE = 1.0
-"""Seconds in which a process may end by itself after it was asked to."""
+"""Seconds in which a process may end by itself after SIGTERM."""
 _PATIENCE = 5.0
-"""Seconds in which the system should have ended what was killed."""
+"""Seconds in which the system should have ended a killed process."""
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.2
 
 
 class Drain(Protocol):
-    """The output of processes that outlived their command, as it is taken from them."""
+    """A reader of the output of processes that outlived their command."""
 
     def close(self) -> None:
-        """Take no more."""
+        """Stop reading."""
 
 
 class Processes:
@@ -44,7 +45,7 @@ class Processes:
         self._drains: set[Drain] = set()
         self._closed = False
         self.leaders: set[int] = set()
-        """Processes that began a command here, whose end is waited for."""
+        """Processes of this process that run a command and are waited for."""
 
     async def remember(self, fence: Fence, part_id: str, pid: int) -> Process | None:
         """Store a process that waits to begin; None if it has ended already."""
@@ -65,23 +66,25 @@ class Processes:
         return found
 
     async def forget(self, ended: Process) -> None:
-        """The command is over; what it left running is nobody's from now on."""
+        """Forget a command that is over; processes that it left running belong to no command from
+        now on."""
         self.leaders.discard(ended.pid)
         await self._store.write(partial(drop_process, ended))
 
     def keep(self, drain: Drain) -> None:
-        """Keep taking output, so that nobody is ended by a broken pipe, until the engine closes."""
+        """Keep reading output until the engine closes, so that no process is ended by a broken
+        pipe."""
         if self._closed:
             drain.close()
         else:
             self._drains.add(drain)
 
     def let_go(self, drain: Drain) -> None:
-        """There is no more output to take."""
+        """Stop tracking a reader: there is no more output."""
         self._drains.discard(drain)
 
     def close(self) -> None:
-        """Take no more output of what was left running."""
+        """Close the readers of what was left running."""
         self._closed = True
         for each in list(self._drains):
             each.close()
@@ -89,9 +92,9 @@ class Processes:
 
 
 async def end_processes(known: Sequence[Process]) -> bool:
-    """End what is left of commands on this machine; tells whether nothing is left of them.
+    """End the remaining processes of commands on this machine; return whether none are left.
 
-    They are asked first, and killed if they do not listen.
+    They get SIGTERM first, and SIGKILL if they do not end.
     """
     here = [each for each in known if (each.machine, each.boot) == (machine(), boot())]
     asked: set[int] = set()
@@ -111,12 +114,12 @@ async def end_processes(known: Sequence[Process]) -> bool:
 
 
 def belonging(known: Iterable[Process]) -> dict[int, Seen]:
-    """The processes that are left of commands that ran here."""
+    """The remaining processes of commands that ran here."""
     wanted = list(known)
     if not wanted:
         return {}
     seen = processes()
-    # Only those that could have been started by one of them; the others are not looked into.
+    # Only processes young enough to be started by one of them are inspected.
     first = min(each.started for each in wanted)
     marked = {pid: marks(pid) for pid, each in seen.items() if each.started >= first}
     found: set[int] = set()
@@ -133,7 +136,7 @@ def _of_command(
     if leader is not None and leader.started == command.started:
         sure.add(leader.pid)
     for kind in ("group", "session"):
-        # The number of a group or session that has a member is given to no other.
+        # The number of a group or session is not reused while it has a member.
         if any(getattr(seen[pid], kind) == command.pgid for pid in sure):
             sure |= {pid for pid, each in seen.items() if getattr(each, kind) == command.pgid}
     me = os.getpid()
@@ -143,7 +146,7 @@ def _of_command(
         pid
         for pid, above in lines.items()
         if (pid in sure or not sure.isdisjoint(above))
-        # A command may have started this very process, and those that it runs in.
+        # A command may have started this very process and its ancestors.
         and pid not in lines.get(me, ())
         and pid != me
         and not (inside and me in above)
@@ -151,10 +154,10 @@ def _of_command(
 
 
 def line_of(pid: int, seen: Mapping[int, Seen]) -> set[int]:
-    """The processes above one, as far as they were seen."""
+    """The ancestors of a process, as far as they were seen."""
     found: set[int] = set()
     each = seen.get(seen[pid].parent)
-    # Numbers are read one after the other, so that a line may seem to end in itself.
+    # The processes are read one after another, so a line of ancestors may seem to contain a cycle.
     while each is not None and each.pid not in found:
         found.add(each.pid)
         each = seen.get(each.parent)
@@ -168,12 +171,12 @@ def _send(number: signal.Signals, found: Mapping[int, Seen], asked: set[int]) ->
         elif each.pid not in asked:
             asked.add(each.pid)
             _send_one(each, number)
-            # What is stopped hears nothing.
+            # A stopped process does not handle SIGTERM.
             _send_one(each, signal.SIGCONT)
 
 
 def _send_one(target: Seen, number: signal.Signals) -> None:
-    # It may have ended meanwhile, and with it its number.
+    # It may have ended meanwhile, and its number with it.
     with contextlib.suppress(ProcessLookupError):
         if not hasattr(os, "pidfd_open"):
             if process(target.pid) == target:

@@ -1,4 +1,4 @@
-"""The projects of a database, and what people say of them."""
+"""The projects of a database, and their user settings."""
 
 from functools import partial
 
@@ -12,18 +12,18 @@ from kedge.store.queries.projects import all_projects, find_project, update_proj
 
 _PAGE = 200
 _LARGEST = 256 * 1024
-"""Characters that may be said of a project; a small picture fits into the address of an icon."""
+"""Characters of a project's settings; a small picture fits into the URL of an icon."""
 
 
 class Projects:
-    """Every project that was ever worked in."""
+    """Every project that kedge ever worked in."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def list(self) -> list[Project]:
-        """All of them, by id."""
+        """All projects, by id."""
         found: list[Project] = []
         last = ""
         while page := await self._store.read(partial(all_projects, last, _PAGE)):
@@ -46,13 +46,12 @@ class Projects:
         icon: ProjectIcon | None = None,
         commands: ProjectCommands | None = None,
     ) -> Project:
-        """Change how a project is called and drawn, and what starts it; None leaves a thing as it
-        is."""
+        """Change a project's name, icon and start command; None leaves a field as it is."""
         name = None if name is None else check_text(name, "name")
         icon = None if icon is None else check_value(icon, ProjectIcon)
         commands = None if commands is None else check_value(commands, ProjectCommands)
         if len(wire.encode([name, icon, commands])) > _LARGEST:
-            raise TooLarge(f"what is said of a project may have at most {_LARGEST} characters")
+            raise TooLarge(f"the settings of a project may have at most {_LARGEST} characters")
         script = partial(
             update_project,
             _checked(id),
@@ -68,7 +67,7 @@ class Projects:
 
 
 def _checked(id: str) -> str:
-    # PostgreSQL has no text with NUL in it, so no project is called that.
+    # PostgreSQL has no text with NUL in it, so no project has such an id.
     if "\0" in check_text(id, "id"):
         raise ProjectNotFound(id)
     return check_text(id, "id")

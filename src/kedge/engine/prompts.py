@@ -1,4 +1,4 @@
-"""Prompts: what a person asks, checked and with its ids, before anything is stored."""
+"""Prompts: what a user asks, validated and with ids, before anything is stored."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.messages import MessageModel, MessageTime, OutputFormat, UserMessage
@@ -15,13 +16,12 @@ from kedge.engine.session import is_large
 from kedge.engine.validation import check_list, check_text, check_value
 from kedge.store.queries.prompts import add_prompt, queue_prompt
 from kedge.store.queries.sessions import touched
-from kedge.store.queries.unanswered import PromptState
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
 
 NO_MODEL = MessageModel(providerID="kedge", modelID="none")
-"""What a turn names as its model when it is not told one."""
+"""The model that a turn names if it was given none."""
 
 
 class Prompt:
@@ -56,18 +56,18 @@ class Prompt:
 
     @property
     def is_large(self) -> bool:
-        """Whether storing it would hold up the event loop."""
+        """Whether storing it would block the event loop for too long."""
         return any(is_large(part) for part in self.parts)
 
     async def add(self) -> None:
-        """Store it for whoever reads the conversation later; nobody is asked to answer it."""
+        """Store it as part of the conversation without asking for an answer."""
         message, now = self.message, self._engine.clock.now()
         script = partial(add_prompt, message, self.parts, self.change, now=now)
         await self._engine.store.write_bulk(script)
 
     async def queue(self, state: PromptState = PromptState.WAITING_LAST) -> bool:
-        """Leave it for the turn that the session is busy with; False, and nothing is stored, if
-        there is none."""
+        """Leave it for the running turn of the session; return False, and store nothing, if none
+        runs."""
         script = partial(
             queue_prompt,
             self.message,
@@ -80,7 +80,7 @@ class Prompt:
         return await self._engine.store.write_bulk(script) is not None
 
     def change(self, info: SessionInfo) -> SessionInfo:
-        """What the prompt does to the session object."""
+        """What the prompt changes in the session object."""
         chosen = self.message.model
         model = ModelRef(id=chosen.modelID, providerID=chosen.providerID, variant=chosen.variant)
         named = msgspec.structs.replace(info, agent=self.message.agent, model=model)

@@ -1,5 +1,5 @@
-"""What processes left that are gone: each session is put in order by itself, beside the others, so
-that one that cannot be keeps nobody waiting."""
+"""Recovery of what dead processes left: each session by itself, concurrently, so that one that
+cannot be recovered does not block the others."""
 
 import asyncio
 import logging
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _AT_ONCE = 16
 _FILES = "files"
-"""What stands for what was left beside files, which belongs to no session."""
+"""The name of the task for files that were left, which belong to no session."""
 
 AnswerLeft: TypeAlias = "Callable[[Session], Awaitable[None]]"
 """Answers the prompts that were left in a session."""
 
 
 class Recovery:
-    """Puts in order what processes left that are gone."""
+    """Recovers what dead processes left."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -37,23 +37,23 @@ class Recovery:
         self._answer_left: AnswerLeft | None = None
         self._complaints: dict[str, str] = {}
         self.sessions: list[str] = []
-        """Those whose run was cut off by the end of its process, and that are in order again."""
+        """Sessions whose run was cut off by the end of its process, and that are recovered."""
         self.cut_off: dict[str, None] = {}
-        """Those whose run was found to be cut off, in order again or not."""
+        """Sessions whose run was found to be cut off, recovered or not."""
 
     def answer_left_with(self, answer: AnswerLeft) -> None:
-        """Have prompts answered that no run has begun; whoever does not say so answers none."""
+        """Have prompts answered that no run has begun; without this none are."""
         self._answer_left = answer
 
     async def recover(self) -> None:
-        """Put everything in order that can be; what cannot is tried again the next time."""
+        """Recover everything possible; what fails is tried again the next time."""
         await self.look()
         while self._at_work:
             await asyncio.wait(self._at_work.values())
         await self._forget_beats()
 
     async def look(self) -> None:
-        """Begin to put in order what there is, beside whatever else is done."""
+        """Start tasks for everything there is to recover now."""
         store = self._engine.store
         found = dict.fromkeys(await self._engine.runs.dead_runs())
         self.cut_off |= found
@@ -65,7 +65,7 @@ class Recovery:
             self._begin(_FILES, self._leftovers)
 
     async def close(self) -> None:
-        """Stop; what was begun is found again by whoever comes next."""
+        """Stop; unfinished work is found again by the next recovery."""
         for task in self._at_work.values():
             task.cancel()
         await asyncio.gather(*self._at_work.values(), return_exceptions=True)
@@ -82,7 +82,7 @@ class Recovery:
                 await put_in_order()
             except (EngineClosed, SessionNotFound):
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is, others are not to suffer
+            except Exception as error:  # noqa: BLE001 - no error may stop the other sessions
                 self._complain(name, str(error))
             else:
                 self._complaints.pop(name, None)
@@ -96,7 +96,7 @@ class Recovery:
         await self._account_for(session_id)
 
     async def _account_for(self, session_id: str) -> None:
-        """Tell what became of prompts that no run has begun, or have them answered."""
+        """Settle the prompts that no run has begun: explain them, or have them answered."""
         engine = self._engine
         now = engine.clock.now()
         settle = partial(
@@ -116,10 +116,10 @@ class Recovery:
         await look_after_leftovers(self._engine)
 
     def _complain(self, name: str, trouble: str) -> None:
-        """Say what could not be put in order: once, not each time."""
+        """Log what could not be recovered: once, not each time."""
         if self._complaints.get(name) != trouble:
             self._complaints[name] = trouble
-            _log.warning("%s cannot be put in order yet: %s", name, trouble, exc_info=True)
+            _log.warning("%s cannot be recovered yet: %s", name, trouble, exc_info=True)
 
     async def _forget_beats(self) -> None:
         """Remove the heartbeats of engines that are gone, unless they are still needed."""

@@ -1,4 +1,4 @@
-"""The sessions this engine runs: takes their leases, hears what others ask of them, lets go of
+"""The runs of this engine's sessions: acquires their leases, receives stop requests and releases
 them."""
 
 import asyncio
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _PAGE = 500
 _LOOK = 0.05
-"""Seconds between two looks at a session that is to stop in another process."""
+"""Seconds between two checks of a session that is to stop in another process."""
 
 INTERRUPTED = "The process that ran this session ended before it was finished"
 
 
 Closing: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Ends | None]]"
-"""Finds out what the calls did that a session's run left at work; stored inside of the block."""
+"""Finds out what the calls of a dead run did; the result is stored inside the block."""
 
 Stop: TypeAlias = Callable[[asyncio.Task[Any] | None], None]
-"""Ends a run; told the task that must not be cancelled for it, if there is one."""
+"""Ends a run; the argument is the task that must not be cancelled for it, if any."""
 
 
 class Runs:
-    """What this engine runs, and what it knows of the runs of others."""
+    """The runs of this engine, and what it knows of the runs of others."""
 
     def __init__(
         self,
@@ -83,41 +83,41 @@ class Runs:
         self._stoppers: dict[str, Stop] = {}
         self._generations: dict[str, int] = {}
         self._asked: dict[str, int] = {}
-        """The newest run of each session that was asked to end before it knew which one it is."""
+        """By session, its newest run when the session was asked to end before the run was known."""
         self._ending: dict[str, asyncio.Future[bool]] = {}
-        """Of each session whose dead run is just being ended: done when it is."""
+        """By session, a future that is done when its dead run has been ended."""
         self._closed = False
         self._nothing_runs = asyncio.Event()
         self._nothing_runs.set()
         self._listener: asyncio.Task[None] | None = None
 
     def alive_in(self, session_id: str, stop: Stop | None = None) -> IsAlive:
-        """The judge of whether an owner of this session still runs it, other than the run of
-        `stop`."""
+        """A judge of whether the owner of this session still runs it; the run of `stop` does not
+        count."""
 
         def is_alive(owner: str, expired: bool) -> bool:
             if owner == self.owner:
-                # A run of our own that could not give back its lease is over all the same.
+                # A run of this engine that failed to release its lease is over as well.
                 return self._stoppers.get(session_id) not in (None, stop)
             return owner_lives(owner, expired and self._judges_expiry, self._here)
 
         return is_alive
 
     def is_open(self, owner: str, expired: bool) -> bool:
-        """Whether the engine of an owner is still open, as far as can be told from here."""
+        """Whether the engine of an owner is still open, as far as this process can tell."""
         return owner_lives(owner, expired and self._judges_expiry, self._here)
 
     @property
     def _judges_expiry(self) -> bool:
-        """After an outage of the database the others need time to renew."""
+        """After an outage of the database other engines need time to renew their leases."""
         return time.monotonic() >= self._store.available_since + self._settings.lease_time
 
     def keep(self) -> None:
-        """Renew what this engine holds, from now on until it is closed."""
+        """Renew this engine's leases from now until it is closed."""
         self._keeper.start()
 
     async def starting(self, session_id: str, stop: Stop) -> None:
-        """A run is about to take its lease; `stop` is called when somebody wants it to end."""
+        """Register a run that is about to take its lease; `stop` is called when it should end."""
         if self._closed:
             raise EngineClosed
         if session_id in self._stoppers:
@@ -133,8 +133,8 @@ class Runs:
         self.keep()
 
     async def end_dead_run(self, session_id: str, stop: Stop | None = None) -> bool:
-        """Before anything new is done, find out what the run of a dead process did, and end it;
-        tells whether there was one."""
+        """Find out what the run of a dead process did, and end it, before anything else happens in
+        the session; return whether there was one."""
         is_alive = self.alive_in(session_id, stop)
         while True:
             owner, expired, _ = await self._store.read(partial(run_of, session_id))
@@ -147,24 +147,25 @@ class Runs:
                 ending = asyncio.ensure_future(self._take_over(session_id, is_alive, error))
                 self._ending[session_id] = ending
                 ending.add_done_callback(partial(self._ended_dead, session_id))
-            # Others may wait for it too; who began it may have judged by less than is known here.
+            # Several tasks may await this; the one that began it may have known less than this one
+            # does.
             if await asyncio.shield(ending) or is_own:
                 return ending.result()
 
     def _ended_dead(self, session_id: str, ending: "asyncio.Future[bool]") -> None:
         del self._ending[session_id]
         if not ending.cancelled():
-            # Whoever waits is told; but they may all have gone.
+            # Mark the exception as retrieved: all tasks that awaited it may be gone.
             ending.exception()
 
     def started(self, session_id: str, generation: int) -> None:
-        """The run has got its lease."""
+        """Record that the run has got its lease."""
         self._generations[session_id] = generation
         if self._asked.get(session_id) == generation:
             self._stoppers[session_id](None)
 
     def ended(self, session_id: str, stop: Stop) -> None:
-        """The run is over, whether or not it got its lease."""
+        """Unregister a run that is over, whether or not it got its lease."""
         if self._stoppers.get(session_id) == stop:
             del self._stoppers[session_id]
             self._generations.pop(session_id, None)
@@ -173,20 +174,20 @@ class Runs:
                 self._nothing_runs.set()
 
     def still_held(self) -> Callable[[Fence], None]:
-        """As `LeaseKeeper.still_held`."""
+        """See `LeaseKeeper.still_held`."""
         return self._keeper.still_held()
 
     async def status(self, session_id: str) -> SessionStatus:
-        """What a session is doing, wherever it runs."""
+        """What a session is doing, in any process."""
         owner, expired, status = await self._store.read(partial(lease_of, session_id))
         if self._is_busy(session_id, owner, expired):
             return status
-        # A revert that is still to be carried through keeps all else out, as one that runs does.
+        # An unfinished revert keeps everything else out, as a running one does.
         unfinished = await self._store.read(partial(is_unfinished, session_id))
         return Busy() if unfinished else Idle()
 
     async def statuses(self) -> dict[str, LeaseState]:
-        """Every session that runs somewhere, or waits for a revert to be carried through."""
+        """Every session that runs in any process, or has an unfinished revert."""
         found = {lease.session_id: lease for lease in await self._store.scan(waiting_reverts)}
         return found | {
             lease.session_id: lease
@@ -195,14 +196,14 @@ class Runs:
         }
 
     def _is_busy(self, session_id: str, owner: str | None, expired: bool) -> bool:
-        """Whether a session is run, or what a dead run left in it is just being put in order."""
+        """Whether a session runs, or its dead run is being recovered."""
         if owner is None:
             return False
         return session_id in self._ending or self.alive_in(session_id)(owner, expired)
 
     async def abort(self, session_id: str) -> bool:
-        """As `stop`; of a session that is idle already, clients hear it once more: some wait for
-        it."""
+        """Like `stop`; for an idle session the idle event is announced again, because some clients
+        wait for it."""
         await self.end_dead_run(session_id)
         script = partial(
             say_idle,
@@ -214,14 +215,14 @@ class Runs:
         return await self._store.write(script) or await self.stop(session_id)
 
     async def stop(self, session_id: str) -> bool:
-        """Ask the run of a session to end, wherever it is, and wait; tells whether it has ended.
+        """Ask the run of a session to end, in any process, and wait; return whether it has ended.
 
-        Prompts that wait for a run are not answered after that either.
+        Prompts that wait for a run are not answered afterwards either.
         """
         try:
             await self.end_dead_run(session_id)
         except RootBusy:
-            # What the run did cannot be found out now; but nothing of it goes on.
+            # What the run did cannot be found out now, but its processes are ended.
             await self._end_left(session_id, self.alive_in(session_id))
         if isinstance(await self.status(session_id), Idle):
             if await self._store.read(partial(waiting_prompts, session_id)):
@@ -243,7 +244,7 @@ class Runs:
         return self.alive_in(session_id)(owner, expired)
 
     async def dead_runs(self) -> list[str]:
-        """The sessions whose run's process is gone."""
+        """The sessions whose run belongs to a dead process."""
         found: list[tuple[str, str, bool]] = []
         while page := await self._store.scan(
             partial(lease_owners, found[-1][0] if found else "", _PAGE)
@@ -252,9 +253,9 @@ class Runs:
         return [id for id, owner, expired in found if not self.alive_in(id)(owner, expired)]
 
     async def close(self, closer: asyncio.Task[Any] | None = None) -> None:
-        """Stop every run of this engine and wait until each has recorded that it was stopped.
+        """Stop every run of this engine and wait until each has recorded that.
 
-        Those of the closing task itself are cut off: it stands here and can record nothing.
+        Runs of the closing task itself are cut off: that task is here and cannot record anything.
         """
         self._closed = True
         try:
@@ -270,15 +271,15 @@ class Runs:
                 await asyncio.gather(self._listener, return_exceptions=True)
                 await self._let_go()
         finally:
-            # What could not be given back is free all the same: nobody here runs it any more.
+            # Leases that could not be released are free as well: this process runs them no more.
             forget_engine(self._here)
             await asyncio.to_thread(self._keeper.stop)
 
     async def _take_over(
         self, session_id: str, is_alive: IsAlive, error: wire_errors.Failure
     ) -> bool:
-        """End a run; what its calls did and cannot be found out is told instead."""
-        # Before anything is looked at: what still runs would go on changing it.
+        """End a dead run; if what its calls did cannot be found out, record that instead."""
+        # First of all: processes that still run would go on changing files.
         if not await self._end_left(session_id, is_alive):
             return False
         end = partial(
@@ -296,9 +297,9 @@ class Runs:
                 return await self._store.write_bulk(end)
         except (StoreError, EngineClosed, RootBusy):
             raise
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, it does not keep the session
-            _log.exception("what the run of %s did cannot be found out", session_id)
-            # Only programs that take snapshots wait for what it imports.
+        except Exception as trouble:  # noqa: BLE001 - no error may keep the session busy
+            _log.exception("cannot find out what the run of %s did", session_id)
+            # Imported late: only programs that take snapshots pay for the import.
             from kedge.engine.timeline.recovery import give_up_calls
 
             reason = str(trouble)
@@ -307,11 +308,12 @@ class Runs:
             )
 
     async def _end_left(self, session_id: str, is_alive: IsAlive) -> bool:
-        """End the processes that a run left behind; tells whether it is still there to be ended."""
+        """End the processes that a run left behind; return whether the dead run is still there."""
         left = await self._store.read(partial(processes_of, session_id))
         if not left:
             return True
-        # Read after them: if the dead owner still has the lease, no other's are among them.
+        # Read after the processes: if the dead owner still holds the lease, none of them belong to
+        # another owner.
         owner, expired, _ = await self._store.read(partial(run_of, session_id))
         if owner is None or is_alive(owner, expired):
             return False
@@ -327,11 +329,11 @@ class Runs:
         return found
 
     async def engines_at_work(self) -> set[str]:
-        """The engines that have a lease, dead or alive, wherever they are."""
+        """The engines that hold a lease, dead or alive, on any machine."""
         return {engine_of(lease.owner) for lease in await self._held()}
 
     async def _let_go(self) -> None:
-        # This process may live on without the engine, and nobody else may judge its sessions dead.
+        # This process may outlive the engine, and no other one may then judge its sessions dead.
         error = wire_errors.aborted("The engine was closed before this was finished")
         for lease in await self._held():
             if lease.owner == self.owner:
@@ -339,7 +341,7 @@ class Runs:
 
     async def _start_listening(self) -> None:
         if self._listener is None:
-            # Before the lease is taken, so that nothing asked of its holder comes before it.
+            # Read before taking the lease, so that no request to its holder is older than this.
             head = await self._events.head()
             if self._listener is None:
                 self._listener = asyncio.create_task(self._listen(head))
@@ -353,7 +355,7 @@ class Runs:
                         self._hear(event)
                 return
             except StoreError as error:
-                _log.warning("cannot hear what is asked of sessions, trying again: %s", error)
+                _log.warning("cannot receive requests to sessions, trying again: %s", error)
                 cursor = events.cursor
                 await asyncio.sleep(_LOOK)
 

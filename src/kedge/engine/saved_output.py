@@ -1,4 +1,4 @@
-"""Keeps the whole output of calls that is too long to be stored with them."""
+"""The whole output of calls, kept in files when it is too long to be stored with them."""
 
 import os
 import shutil
@@ -6,17 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 
 OLDEST = 7 * 86_400.0
-"""Seconds for which an output is kept after it was last written to."""
+"""Seconds for which an output is kept after the last write."""
 _FOLDER = "tool-output"
 
 
 def output_folder(data: Path, session_id: str) -> Path:
-    """Where the outputs of a session are kept."""
+    """The folder of a session's outputs."""
     return data / _FOLDER / session_id
 
 
 def output_path(data: Path, session_id: str, part_id: str) -> Path:
-    """Where the whole output of a call is kept."""
+    """The file of a call's whole output."""
     return output_folder(data, session_id) / part_id
 
 
@@ -27,13 +27,13 @@ def open_output(path: Path) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        # An empty folder may have been removed just now, with the old outputs that were in it.
+        # The empty folder may have been removed just now, together with old outputs.
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, flags, 0o600)
 
 
 def remove_old_outputs(data: Path, before: float) -> None:
-    """Keep no output that was last written to before this time, in seconds since 1970."""
+    """Remove outputs that were last written to before this time, in seconds since 1970."""
     for session_id in sessions_with_outputs(data):
         folder = output_folder(data, session_id)
         # Another engine may do the same just now; what could not be removed is tried again later.
@@ -54,12 +54,12 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def remove_outputs(data: Path, session_id: str) -> None:
-    """Keep no output of a session that is gone for good."""
+    """Remove the outputs of a purged session."""
     # Another engine may do the same just now; what could not be removed is tried again later.
     shutil.rmtree(output_folder(data, session_id), ignore_errors=True)
 
 
 def sessions_with_outputs(data: Path) -> list[str]:
-    """The sessions of which output is kept."""
+    """The sessions that have outputs."""
     folder = data / _FOLDER
     return sorted(os.listdir(folder)) if folder.is_dir() else []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput
 from kedge.domain.events import PartDelta
 from kedge.domain.ids import IdMaker, check_id
@@ -30,7 +31,7 @@ from kedge.domain.sessions import (
 )
 from kedge.domain.titles import fork_title, slug
 from kedge.domain.worktrees import TreeEntry
-from kedge.engine.snapshots import inherit, release
+from kedge.engine.retention import inherit, release
 from kedge.engine.validation import (
     check_limit,
     check_offset,
@@ -39,7 +40,6 @@ from kedge.engine.validation import (
     check_value,
     check_values,
 )
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.change_queries import changes_of, snapshot_at
 from kedge.store.queries.deletion import stop_and_delete
 from kedge.store.queries.forks import fork_session
@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from kedge.snapshot.aio import AsyncSnapshots
 
 _FUTURE = 86_400_000
-"""How far ahead of this clock another one may be, in milliseconds."""
+"""How far ahead of this clock another clock may be, in milliseconds."""
 
 LARGE_VALUE = 64 * 1024
-"""Characters above which a value is stored beside the event loop and not on it."""
+"""Characters above which a value is stored in a thread rather than on the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class MessageList:
 
     messages: list[MessageWithParts]
     older: str | None
-    """Hand it back as `before` to get the messages before these; None if there are none."""
+    """Pass it as `before` to get the messages before these; None if there are none."""
     newer: str | None
-    """Hand it back as `after` to get the messages after these; None if there were none."""
+    """Pass it as `after` to get the messages after these; None if there were none."""
 
 
 class Session:
@@ -114,16 +114,17 @@ class Session:
         return self.info.worktree
 
     async def snapshots(self) -> "AsyncSnapshots":
-        """The snapshots of the session's worktree; their status says how far it is protected."""
+        """The snapshots of the session's worktree; their status says how much of it is
+        protected."""
         return await self._engine.snapshots_of(self.worktree, self.info.projectID)
 
     async def refresh(self) -> "Session":
-        """Read the session again; returns this handle."""
+        """Read the session again; return this handle."""
         self.info = await self._engine.store.read(partial(get_session, self.id))
         return self
 
     async def status(self) -> SessionStatus:
-        """What the session is doing, in whatever process."""
+        """What the session is doing, in any process."""
         return await self._engine.runs.status(self.id)
 
     async def update(
@@ -134,11 +135,11 @@ class Session:
         permission: Sequence[PermissionRule] | None = None,
         archived: bool | int | float | None = None,
     ) -> "Session":
-        """Change what is given and leave the rest; returns this handle.
+        """Change the given fields and leave the others; return this handle.
 
-        `metadata` replaces, `permission` is added to the rules there are. `archived` is True (now),
-        a time in milliseconds, or False to take the session out of the archive. Title and archive
-        do not count as activity: they leave `time.updated` alone.
+        `metadata` replaces, `permission` is appended to the existing rules. `archived` is True
+        (now), a time in milliseconds, or False to unarchive the session. Changing the title or the
+        archive state does not count as activity: `time.updated` stays.
         """
         now = self._engine.clock.now()
         changes = self._changes(now, title, metadata, permission, archived)
@@ -169,19 +170,19 @@ class Session:
         return changes
 
     async def delete(self) -> None:
-        """Hide the session and its subtasks, stopping what runs; see `Sessions.restore`."""
+        """Hide the session and its subtasks and stop their runs; see `Sessions.restore`."""
         engine = self._engine
         await engine.store.read(partial(get_session, self.id))
         tree = await engine.store.read(partial(session_tree, self.id))
-        # What does not stop in time is cut off when the session goes.
+        # A run that does not stop in time is cut off when the session is deleted.
         await asyncio.gather(*(engine.runs.stop(each) for each in tree))
         now = engine.clock.now()
         delete = partial(stop_and_delete, self.id, engine.runs.owner, engine.ids, now)
         await engine.store.write_bulk(delete)
 
     async def abort(self) -> bool:
-        """Stop what runs in this session, in whatever process; tells whether it is idle now, as
-        those who listen are told too if it was already."""
+        """Stop the session's run, in any process; return whether the session is idle now.
+        Subscribers get the idle event even if it was idle already."""
         return await self._engine.runs.abort(self.id)
 
     async def children(self) -> list["Session"]:
@@ -193,7 +194,7 @@ class Session:
         return self._handles(await self._engine.store.scan(partial(forks_of_session, self.id)))
 
     async def fork(self, before: str | None = None) -> "Session":
-        """A new session with everything before a message, or with everything."""
+        """Fork the session: a new session with all messages, or with those before a message."""
         boundary = None if before is None else check_id("msg", before)
         return await self._copied(boundary, fork_session)
 
@@ -202,7 +203,7 @@ class Session:
         boundary: str | None,
         copy: Callable[[SessionInfo, IdMaker, int], Script[SessionInfo]],
     ) -> "Session":
-        """A fork, filled by a script that copies rows."""
+        """A fork whose rows are copied by a script."""
         engine = self._engine
         now = engine.clock.now()
         origin = await engine.store.read(partial(get_session, self.id))
@@ -221,12 +222,12 @@ class Session:
             cost=0,
             tokens=NO_TOKENS,
         )
-        # First: a fork without its snapshots would lose them with its origin.
+        # Inherit before storing: otherwise the fork would lose its snapshots along with its origin.
         await inherit(engine.data, info.projectID, origin.id, info.id)
         try:
             filled = await engine.store.write_bulk(partial(copy, info, engine.ids, now))
         except Exception:
-            # Not of a cancellation: it is heard after the fork was stored.
+            # Not on cancellation: that is raised after the fork was stored.
             await release(engine.data, info.projectID, info.id)
             raise
         return Session(engine, filled)
@@ -241,14 +242,15 @@ class Session:
         files: Sequence[str | bytes | os.PathLike[str]] | None = None,
         scope: RevertScope = "all",
     ) -> Receipt:
-        """Take the session's changes since a message or part out of the files, and hide what came
-        since; the next prompt makes it final, `unrevert` takes it back.
+        """Undo the session's changes to files since a message or part, and hide the messages since
+        then; the next prompt makes the revert final, `unrevert` takes it back.
 
-        What others changed stays: `strategy` says what to do where that cannot be told apart:
-        "merge" leaves the file alone, "overwrite" puts it back all the same, "abort" does nothing
-        at all. `files` takes only these, and what is below them, seen from the session's directory.
-        `scope` is "all", "messages" (files stay as they are) or "files" (nothing is hidden). With
-        `dry_run` the receipt says what would be done. A message that is not there changes nothing.
+        Changes by others are kept. `strategy` decides what happens to a file where they cannot be
+        separated from the session's: "merge" leaves the file alone, "overwrite" restores it anyway,
+        "abort" cancels the whole revert. `files` limits the revert to these paths and what is below
+        them, relative to the session's directory. `scope` is "all", "messages" (files stay as they
+        are) or "files" (no message is hidden). With `dry_run` the receipt says what would be done.
+        An unknown message changes nothing.
         """
         from kedge.engine.revert.prepare import asked
 
@@ -266,7 +268,7 @@ class Session:
         return await self._engine.reverts.revert(self, message_id, part_id, wish)
 
     async def unrevert(self) -> Receipt:
-        """Put back what `revert` took out, as long as no prompt made it final."""
+        """Restore what `revert` took out, unless a prompt has made it final."""
         return await self._engine.reverts.unrevert(self)
 
     async def reverted_diff(self) -> str:
@@ -274,11 +276,11 @@ class Session:
         return await self._engine.reverts.reverted_diff(self)
 
     async def tails(self) -> list[Tail]:
-        """What final reverts took out of the session, oldest first."""
+        """What final reverts removed from the session, oldest first."""
         return await self._engine.store.scan(partial(list_tails, self.id))
 
     async def restore_tail(self, id: str) -> "Session":
-        """A new session with a tail and all that was before it; files are not touched."""
+        """A new session with a tail and everything before it; files are not touched."""
         check_id("tail", id)
         return await self._copied(None, partial(restore_tail, id))
 
@@ -311,28 +313,28 @@ class Session:
     async def diff(
         self, message_id: str | None = None, *, until: str | None = None
     ) -> list[FileDiff]:
-        """What the session and its subtasks changed, file by file: their own lines, not those of
-        others; without what a pending revert took out of the files.
+        """What the session and its subtasks changed, file by file: only their own lines, and
+        without what a pending revert took out of the files.
 
-        Of one message: what it did, which for a prompt is its whole turn. With `until`: from the
-        message, or from the beginning, up to before another one. At most 1 MiB of patches; the
-        patch of a file for which there is no more room is None.
+        For a message: what it changed; for a prompt that is its whole turn. With `until`: the
+        changes from the message (or the beginning) up to, and without, that message. At most 1 MiB
+        of patches; the patch of a file beyond that is None.
         """
         ids = [None if id is None else check_id("msg", id) for id in (message_id, until)]
         changes = await self._engine.store.scan(partial(changes_of, self.id, *ids))
-        # A session that changed nothing has no objects to be read.
+        # A session without changes may have no object store to read.
         return await self._engine.diffs.texts(self, changes) if changes else []
 
     async def tree(self, message_id: str, path: str | bytes = "") -> list[TreeEntry]:
-        """What lay in a folder as of a message; the path is seen from the session's directory.
+        """What a folder contained as of a message; the path is relative to the session's directory.
 
-        As of an assistant message: as its step left it. As of a prompt: as it was when the prompt
-        was answered.
+        As of an assistant message: at the end of its step. As of a prompt: when the prompt was
+        answered.
         """
         return await self._engine.diffs.tree(self, await self._snapshot_at(message_id), path)
 
     async def file(self, message_id: str, path: str | bytes) -> bytes:
-        """What a file held as of a message, or where a symlink pointed; see `tree`."""
+        """The content of a file as of a message, or the target of a symlink; see `tree`."""
         return await self._engine.diffs.file(self, await self._snapshot_at(message_id), path)
 
     async def _snapshot_at(self, message_id: str) -> str:
@@ -340,9 +342,9 @@ class Session:
         return await self._engine.store.read(script)
 
     async def put_message(self, message: Message) -> Message:
-        """Store a message, new or changed; gives it back with the time it was created.
+        """Store a new or changed message; return it with the time it was created.
 
-        A new one makes a pending revert final, as a prompt does.
+        A new message makes a pending revert final, as a prompt does.
         """
         message = check_value(message, Message)
         self._check_mine(message.sessionID)
@@ -353,7 +355,7 @@ class Session:
         return await self._engine.store.write_bulk(partial(store_message, message, now=now))
 
     async def remove_message(self, id: str) -> bool:
-        """Remove a message and its parts; tells whether it was there. `SessionBusy` while the
+        """Remove a message and its parts; return whether it existed. `SessionBusy` while the
         session runs."""
         remove = partial(remove_message, self.id, check_id("msg", id))
         is_alive = self._engine.runs.alive_in(self.id)
@@ -367,7 +369,7 @@ class Session:
         )
 
     async def put_part(self, part: Part) -> None:
-        """Store a part, new or changed."""
+        """Store a new or changed part."""
         part = check_value(part, Part)
         self._check_mine(part.sessionID)
         check_id("msg", part.messageID)
@@ -377,13 +379,13 @@ class Session:
         await write(partial(put_part, part, now=self._engine.clock.now()))
 
     async def remove_part(self, message_id: str, id: str) -> bool:
-        """Remove a part; tells whether it was there."""
+        """Remove a part; return whether it existed."""
         check_id("msg", message_id)
         script = partial(remove_part, self.id, message_id, check_id("prt", id))
         return await self._engine.store.write(script)
 
     def delta(self, message_id: str, part_id: str, text: str, *, offset: int) -> None:
-        """Tell those who listen that a part's text goes on; nothing is stored."""
+        """Announce more of a part's text to subscribers; nothing is stored."""
         self._engine.events.announce(
             PartDelta(
                 sessionID=self.id,
@@ -399,11 +401,11 @@ class Session:
         )
 
     async def todos(self) -> list[Todo]:
-        """The todo list as it is now."""
+        """The current todo list."""
         return await self._engine.store.read(partial(get_todos, self.id))
 
     async def set_todos(self, todos: Sequence[Todo], *, message_id: str | None = None) -> None:
-        """Replace the whole todo list; the message is the one that wrote it."""
+        """Replace the whole todo list; `message_id` names the message that wrote it."""
         checked = check_values(todos, Todo, "todos")
         now = self._engine.clock.now()
         if message_id is not None:
@@ -413,7 +415,7 @@ class Session:
         )
 
     async def todo_history(self) -> list[TodoVersion]:
-        """Every state the todo list was in, oldest first."""
+        """Every version of the todo list, oldest first."""
         return await self._engine.store.scan(partial(todo_history, self.id))
 
     def turn(
@@ -425,11 +427,10 @@ class Session:
         message_id: str | None = None,
         takes_up: bool = False,
     ) -> "Turn":
-        """A turn to be entered with `async with`: a prompt and what an agent does about it.
+        """A turn, to be entered with `async with`: a prompt and the agent's answer.
 
-        The prompt is text, or a list of parts or of plain objects that have their shape; ids that
-        are missing are filled in. With `takes_up` it also answers the prompts that earlier turns
-        left.
+        The prompt is text, or a list of parts or of plain objects of the same shape; missing ids
+        are filled in. With `takes_up` the turn also answers the prompts that earlier turns left.
         """
         from kedge.engine.prompts import Prompt
         from kedge.engine.turns import Turn
@@ -447,8 +448,8 @@ class Session:
         model: MessageModel | None = None,
         message_id: str | None = None,
     ) -> bool:
-        """Leave a prompt for the turn that runs in this session, in whatever process, to be taken
-        up with `turn.next_prompt`; False, and nothing is stored, if none runs."""
+        """Leave a prompt for the turn that runs in this session, in any process; that turn gets it
+        with `turn.next_prompt`. Return False, and store nothing, if none runs."""
         from kedge.engine.prompts import Prompt
 
         asked = Prompt(
@@ -465,7 +466,7 @@ class Session:
 
 
 def is_large(part: Part) -> bool:
-    """Whether storing the part would hold up the event loop."""
+    """Whether storing the part would block the event loop for too long."""
     match part:
         case TextPart(text=text) | ReasoningPart(text=text) | FilePart(url=text):
             return len(text) > LARGE_VALUE

@@ -1,4 +1,4 @@
-"""Lists of sessions: which sessions a caller wants, and one page of them."""
+"""Queries for lists of sessions, and one page of them."""
 
 import math
 import os
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput
 from kedge.engine.validation import check_flag, check_limit, check_path, check_text, check_time
 from kedge.engine.worktrees import real_path
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.search import search_sessions
 from kedge.store.queries.session_lists import (
     EVERYWHERE,
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 _FIRST_TIME, _LAST_TIME = -(2**62), 2**62
 _KIND = "sessions"
-"""What the cursors of the pages are of."""
+"""The name of the list in its cursors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Which sessions to list; what each choice means is said at `Sessions.list`."""
+    """Which sessions to list; see `Sessions.list` for the fields."""
 
     directory: str | os.PathLike[str] | None = None
     path: str | None = None
@@ -51,7 +51,7 @@ class Listing:
 async def read_page(
     engine: "Engine", listing: Listing, look: Callable[[SessionPage], list[T]]
 ) -> tuple[list[T], str | None]:
-    """What is to be seen on a page, and the cursor of the next one."""
+    """The items of a page, and the cursor of the next one."""
     find = await _finding(engine, listing)
     found, more = await engine.store.scan(partial(_looked_at, find, look))
     return found, more.text(_KIND) if more else None
@@ -84,7 +84,7 @@ async def place_of(engine: "Engine", listing: Listing) -> str:
 
 
 async def _finding(engine: "Engine", listing: Listing) -> ScriptMaker[SessionPage]:
-    """The script that finds a page."""
+    """The script that reads a page."""
     after = None if listing.cursor is None else PageCursor.parse(listing.cursor, _KIND)
     roots = check_flag(listing.roots, "roots")
     archived = check_flag(listing.archived, "archived")

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.ids import check_id
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.sessions import NO_TOKENS, ModelRef, SearchHit, SessionInfo, SessionTime
@@ -14,7 +15,6 @@ from kedge.domain.titles import default_title, slug
 from kedge.engine.session import Session
 from kedge.engine.session_query import Listing, place_of, read_page
 from kedge.engine.validation import check_limit, check_text, check_values
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.search import query_words, search
 from kedge.store.queries.sessions import (
     create_session,
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 _FIRST_TIME = -(2**62)
 _HITS, _DELETED = "hits", "deleted"
-"""The lists of which there are pages, as their cursors name them."""
+"""The names of the paged lists in their cursors."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionList:
-    """A page of sessions, the one changed last first."""
+    """A page of sessions, the most recently changed first."""
 
     sessions: list[Session]
     cursor: str | None
-    """Hand it back to get the next page; None at the end."""
+    """Pass it back to get the next page; None at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A page of places where words were found."""
+    """A page of search hits."""
 
     hits: list[SearchHit]
     cursor: str | None
@@ -58,11 +58,11 @@ class DeletedSession:
 
 @dataclass(frozen=True, slots=True)
 class DeletedList:
-    """A page of deleted sessions, the longest deleted first."""
+    """A page of deleted sessions, the earliest deleted first."""
 
     sessions: list[DeletedSession]
     cursor: str | None
-    """Hand it back to get the next page; None at the end."""
+    """Pass it back to get the next page; None at the end."""
 
 
 class Sessions:
@@ -83,9 +83,9 @@ class Sessions:
         permission: Sequence[PermissionRule] | None = None,
         id: str | None = None,
     ) -> Session:
-        """A new session, of the engine's directory unless another is given.
+        """Create a session, in the engine's directory by default.
 
-        `parent` makes it a subtask of another session; a fork is made with `Session.fork`.
+        `parent` makes it a subtask of another session; `Session.fork` makes a fork.
         """
         engine = self._engine
         place = await (engine.here() if directory is None else engine.locate(directory))
@@ -117,7 +117,7 @@ class Sessions:
         return Session(engine, stored)
 
     async def get(self, id: str) -> Session:
-        """The session with this id, whatever directory it belongs to."""
+        """The session with this id, in any directory."""
         info = await self._engine.store.read(partial(get_session, check_id("ses", id)))
         return Session(self._engine, info)
 
@@ -136,13 +136,13 @@ class Sessions:
         limit: int = 100,
         cursor: str | None = None,
     ) -> SessionList:
-        """Sessions, the one changed last first: of the engine's project, unless told otherwise.
+        """Sessions, the most recently changed first; by default those of the engine's project.
 
-        `directory` takes those of exactly this directory, `project` those of the project with this
-        id, `path` those at or below a path in the project, `everywhere` those of all projects.
+        `directory` selects those of exactly this directory, `project` those of the project with
+        this id, `path` those at or below a path in the project, `everywhere` those of all projects.
         `roots` and `archived` are True (only those), False (none of those) or None (all). `start`
-        leaves out what did not change since, `before` what did. With `search`, only sessions that
-        have it in their title, or hold its words, are listed.
+        leaves out sessions that have not changed since that time, `before` those that have.
+        `search` selects sessions that have the words in their title or text.
         """
         listing = Listing(
             directory=directory,
@@ -171,9 +171,9 @@ class Sessions:
         limit: int = 30,
         cursor: str | None = None,
     ) -> SearchResult:
-        """Where words are found in titles, messages and tool calls, title matches first.
+        """Search titles, messages and tool calls; hits in titles come first.
 
-        Looks in the same sessions that `list` shows. Each word matches from its beginning; case and
+        Searches the sessions that `list` shows. A word matches every word that it begins; case and
         accents do not matter.
         """
         check_limit(limit)
@@ -192,7 +192,7 @@ class Sessions:
         return SearchResult(page.hits, page.next.text(_HITS) if page.next else None)
 
     async def deleted(self, *, limit: int = 100, cursor: str | None = None) -> DeletedList:
-        """Deleted sessions that can still be restored, longest deleted first."""
+        """Deleted sessions that can still be restored, the earliest deleted first."""
         after = (
             PageCursor(_FIRST_TIME, "") if cursor is None else PageCursor.parse(cursor, _DELETED)
         )
@@ -204,7 +204,7 @@ class Sessions:
         return DeletedList(page, more)
 
     async def restore(self, id: str) -> Session:
-        """Bring a deleted session back, with the subtasks that were deleted along with it."""
+        """Restore a deleted session, with the subtasks that were deleted along with it."""
         script = partial(restore_session, check_id("ses", id))
         info = await self._engine.store.write_bulk(script)
         return Session(self._engine, info)

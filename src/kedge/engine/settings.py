@@ -1,4 +1,4 @@
-"""Where kedge keeps its data and the few numbers that a user may want to change."""
+"""The location of kedge's data, and the few numbers that a user may want to change."""
 
 import math
 import os
@@ -16,19 +16,19 @@ class Settings:
     """Numbers with sensible defaults. Times are in seconds."""
 
     lease_time: float = 30.0
-    """How long a silent owner on another machine keeps its sessions."""
+    """How long an owner on another machine keeps its sessions without renewing its lease."""
     retention: float = 7 * 86400.0
     """How long a deleted session can be restored."""
     queue_length: int = 1024
-    """Events that wait for one subscriber before it is sent back to the log."""
+    """Events that wait for one subscriber before it has to read from the log again."""
     stop_patience: float = 10.0
     """How long to wait for a running session to stop when it is aborted or deleted."""
     outage_patience: float = 30.0
-    """How long calls wait for a PostgreSQL server that is away before they fail."""
+    """How long calls wait for a PostgreSQL server that is down before they fail."""
     prompt_age: float = 600.0
     """How old a prompt may be that a server runs after a restart, because no run had begun it."""
     snapshots: bool = True
-    """Whether steps take snapshots and calls record what they do to files."""
+    """Whether steps take snapshots and calls record their changes to files."""
     snapshot_budget: float = 10.0
     """How long one snapshot may take before the worktree counts as degraded."""
     snapshot_file_size: int = 32 * 2**20
@@ -36,7 +36,8 @@ class Settings:
     snapshot_files: int = 500_000
     """A worktree with more files than this is not protected."""
     snapshot_disk: int = 10 * 2**30
-    """How large a project's snapshot store should stay, in bytes; what sessions keep stays."""
+    """The target size of a project's snapshot store, in bytes; what sessions need is kept beyond
+    it."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.snapshots, bool):
@@ -71,7 +72,7 @@ def data_folder(given: str | os.PathLike[str] | None) -> Path:
 
 
 def absolute(path: Path) -> Path:
-    """The path from the root on, with the home that `~` or `~name` stands for."""
+    """The absolute path, with `~` and `~name` expanded."""
     try:
         return path.expanduser().absolute()
     except RuntimeError as error:
@@ -83,5 +84,5 @@ def database_address(given: str | os.PathLike[str] | None) -> str | None:
     if given is None:
         return os.environ.get("KEDGE_DATABASE_URL") or None
     path = check_path(given, "database")
-    # An address is no path, which would make one slash of two.
+    # Not as a path, which would turn the two slashes of a URL into one.
     return given if isinstance(given, str) else str(path)

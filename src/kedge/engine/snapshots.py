@@ -1,15 +1,9 @@
-"""The snapshots of the worktrees an engine works in, and the sessions they are kept for."""
+"""The snapshots of an engine's worktrees, opened when they are first needed."""
 
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from kedge.engine.saved_output import (
-    OLDEST,
-    remove_old_outputs,
-    remove_outputs,
-    sessions_with_outputs,
-)
 from kedge.engine.settings import Settings
 from kedge.snapshot.aio import AsyncSnapshots
 from kedge.snapshot.values import SnapshotSettings
@@ -39,11 +33,11 @@ class Protecting:
                 )
             )
             self._opening[worktree] = opening
-        # Whoever stops waiting must not take it away from the others.
+        # Shielded: a caller that is cancelled must not cancel it for the others.
         return await asyncio.shield(opening)
 
     async def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         async with AsyncExitStack() as stack:
             for opening in self._opening.values():
                 stack.push_async_callback(_close, opening)
@@ -54,39 +48,3 @@ async def _close(opening: asyncio.Task[AsyncSnapshots]) -> None:
     await asyncio.wait({opening})
     if not opening.cancelled() and opening.exception() is None:
         await opening.result().close()
-
-
-async def release(data: Path, project: str, session_id: str) -> None:
-    """Keep nothing for a session that is gone for good."""
-    await asyncio.to_thread(remove_outputs, data, session_id)
-    if _has_snapshots(data, project):
-        from kedge.snapshot.session_keeps import release_session
-
-        await asyncio.to_thread(release_session, data, project, session_id)
-
-
-async def expire(data: Path, now_ms: int) -> None:
-    """Keep no output any longer that is too old."""
-    await asyncio.to_thread(remove_old_outputs, data, now_ms / 1000 - OLDEST)
-
-
-async def held(data: Path) -> list[tuple[str, str]]:
-    """Projects and sessions for which something is kept here; output is kept for no project."""
-    found = [("", id) for id in await asyncio.to_thread(sessions_with_outputs, data)]
-    if (data / "snapshots").is_dir():
-        from kedge.snapshot.session_keeps import sessions_with_refs
-
-        found += await asyncio.to_thread(sessions_with_refs, data)
-    return found
-
-
-async def inherit(data: Path, project: str, origin: str, fork: str) -> None:
-    """Keep for a fork what is kept for its origin."""
-    if _has_snapshots(data, project):
-        from kedge.snapshot.session_keeps import inherit_session
-
-        await asyncio.to_thread(inherit_session, data, project, origin, fork)
-
-
-def _has_snapshots(data: Path, project: str) -> bool:
-    return bool(project) and (data / "snapshots" / project).is_dir()

@@ -1,4 +1,4 @@
-"""Steps: one model request, what it said, and the tool calls it made."""
+"""Steps: one model request, its answer, and the tool calls it made."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """An assistant message in the making. Set `tokens`, `cost` and `finish` before it ends."""
+    """An assistant message being written. Set `tokens`, `cost` and `finish` before it ends."""
 
     def __init__(self, turn: Turn, model: MessageModel) -> None:
         self.turn = turn
@@ -64,16 +64,16 @@ class Step:
             time=MessageTime(created=engine.clock.now()),
         )
         self.growing: dict[str, Growing] = {}
-        """The parts that are open."""
+        """The open parts, by id."""
         self._files = StepFiles(turn.engine, turn.session, is_protected=turn.is_protected)
         self._snapshot: str | None = None
-        """The worktree as the step found it."""
+        """The snapshot at the beginning of the step."""
         self._called = False
         self._entered = False
         self._open = False
 
     async def begins_slowly(self) -> bool:
-        """Whether the first snapshot of a large worktree has to be taken to begin it."""
+        """Whether the step begins with the first snapshot of a large worktree."""
         return await self._files.are_slow()
 
     async def __aenter__(self) -> "Step":
@@ -84,7 +84,7 @@ class Step:
             async with self._files.sampled(begins=self.message.id) as taken:
                 await self._begin(taken)
         except RootBusy as error:
-            # The prompt is answered all the same, with the reason why nothing is done.
+            # The prompt still gets an answer, which says why nothing is done.
             await self._begin(StepSample())
             await self.turn.record(error)
             raise
@@ -108,7 +108,7 @@ class Step:
         if error is None:
             for each in growing.values():
                 await each._leave_behind()
-        # From here on a tool that was left running must not change what is closed.
+        # From here on a tool that is still running must not change the closed parts.
         self._open = False
         if error is not None:
             for each in growing.values():
@@ -140,13 +140,13 @@ class Step:
         reach("step-ended")
 
     async def spend(self, tokens: TokenCount, cost: float) -> None:
-        """Record what a model request took that came to nothing, and is made again or given up."""
+        """Record the tokens and cost of a failed model request, which is repeated or given up."""
         self._check_open()
         spent = StepFinishPart(
             reason="error", snapshot=self._snapshot, cost=cost, tokens=tokens, **self.new_part()
         )
         check_value(spent, StepFinishPart)
-        # As many tokens as the last request had, which is how clients know how full the model is.
+        # The tokens of the last request: clients compute from them how full the context is.
         self.message = msgspec.structs.replace(
             self.message, cost=self._cost_with(cost), tokens=tokens
         )
@@ -154,18 +154,18 @@ class Step:
         await self.turn._write(partial(spend_in_step, self.message, spent, fence=fence, now=now))
 
     def _cost_with(self, cost: float) -> float:
-        # Sums of floats leave dust.
+        # Remove the rounding errors of adding floats.
         return round(self.message.cost + cost, 12)
 
     async def _patch(self) -> PatchPart | None:
-        """The files that this step changed, if any and if there is a snapshot to name."""
+        """The files that this step changed; None without changes or without a snapshot to name."""
         if self._snapshot is None:
             return None
         files = await self._files.changed(self.message.id)
         return PatchPart(hash=self._snapshot, files=files, **self.new_part()) if files else None
 
     async def text(self, text: str) -> TextPart:
-        """What the model said, all at once."""
+        """Add the model's text as a whole."""
         now = self.turn.engine.clock.now()
         time = PartTime(start=now, end=now)
         part = TextPart(text=check_text(text, "text"), time=time, **self.new_part())
@@ -173,12 +173,11 @@ class Step:
         return part
 
     def speak(self) -> "Stream":
-        """What the model says, as it comes: `async with step.speak() as out: await
-        out.write(...)`."""
+        """Stream the model's text: `async with step.speak() as out: await out.write(...)`."""
         return Stream(self, TextPart(text="", time=self._now(), **self.new_part()))
 
     def think(self) -> "Stream":
-        """What the model thinks, as it comes; used like `speak`."""
+        """Stream the model's reasoning; used like `speak`."""
         return Stream(self, ReasoningPart(text="", time=self._now(), **self.new_part()))
 
     def tool(
@@ -191,12 +190,12 @@ class Step:
         writes: Sequence[AnyPath] = (),
         effects: Literal["none", "unknown"] = "none",
     ) -> "ToolCall":
-        """A tool call, to be entered with `async with` for as long as the tool works.
+        """A tool call, to be entered with `async with` while the tool works.
 
-        So that it can be undone, a tool says which files it `writes`; it is alone at them then, and
-        refused with `FileChanged` where it would write over what the session does not know. Which
-        ones it `reads`, the session knows from then on. What a tool with `effects="unknown"` did, a
-        shell say, is found out by comparing the worktree before and after. Paths are relative to
+        So that the call can be undone, it declares which files it `writes`. It locks them, and
+        fails with `FileChanged` if the session does not know their current content. The session
+        counts the files that it `reads` as known. The changes of a tool with `effects="unknown"`,
+        such as a shell, are found by comparing the worktree before and after. Paths are relative to
         the session's directory.
         """
         given = wire.convert(input, dict[str, Any])
@@ -221,7 +220,7 @@ class Step:
         effects: Literal["none", "unknown"],
         work: "FileWork | None" = None,
     ) -> Effects:
-        """What is to be recorded of a call of this step beside its part."""
+        """What to record of a call of this step beside its part."""
         return self._files.effects(part, reads=reads, writes=writes, effects=effects, work=work)
 
     async def put(
@@ -233,9 +232,9 @@ class Step:
         after_progress: bool = False,
         also: ScriptMaker[None] | None = None,
     ) -> None:
-        """Store a part of this step's message; one that still grows says `of` what.
+        """Store a part of this step's message; `of` is its handle if the part is still open.
 
-        `also` is done in the same transaction.
+        `also` runs in the same transaction.
         """
         self._check_open()
         part = check_value(part, Part)
@@ -243,7 +242,8 @@ class Step:
         fence = self.turn.fence
 
         def script() -> Script[None]:
-            # Looked at when its turn has come: the step may have ended while others wrote.
+            # Checked when the script runs: the step may have ended while other scripts were
+            # writing.
             self._check_open()
             if of is not None:
                 of._check_open()
@@ -260,7 +260,7 @@ class Step:
         await self.turn._write(script, large=is_large(part))
 
     async def retract(self, part_id: str) -> None:
-        """Take back a part that the model began and will say anew."""
+        """Remove a part that the model began and will send again."""
         self._check_open()
         self.growing.pop(part_id, None)
         await self.turn.engine.pieces.forget(part_id)
@@ -270,7 +270,7 @@ class Step:
         )
 
     async def set_todos(self, todos: list[Todo]) -> None:
-        """Replace the session's todo list; it is remembered that this message did."""
+        """Replace the session's todo list, and record that this message did it."""
         self._check_open()
         await self.turn._write(
             partial(

@@ -1,10 +1,9 @@
-"""Which configuration files of projects a user trusts, and the configuration that follows from
-it.
+"""Which configuration files of projects a user trusts, and the resulting configuration.
 
     trusting = Trusting(engine.store, engine.clock)
     config = await trusting.config(directory, worktree)
 
-A file is trusted with the content that somebody saw. When it changes, it is untrusted again.
+A file is trusted with the content that the user saw. When it changes, it is untrusted again.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from kedge.store.queries.grants import (
 
 
 class Trusting:
-    """The trust that is kept in a database."""
+    """The trusted files of a database."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -42,7 +41,7 @@ class Trusting:
         await self._store.write(script)
 
     async def untrust(self, path: str) -> bool:
-        """Trust a file no more, whatever it holds; tells whether it was trusted."""
+        """Untrust a file with any content; return whether it was trusted."""
         return await self._store.write(partial(distrust_file, path))
 
     async def is_trusted(self, path: str, digest: str) -> bool:
@@ -56,7 +55,7 @@ class Trusting:
     async def files(
         self, directory: str, worktree: str, *, environ: Mapping[str, str] | None = None
     ) -> list[LoadedFile]:
-        """The configuration files of a directory, each with what of it counts."""
+        """The configuration files of a directory, each with the part that takes effect."""
         variables = os.environ if environ is None else environ
         check = await self._check()
         return await asyncio.to_thread(
@@ -66,7 +65,7 @@ class Trusting:
     async def config(
         self, directory: str, worktree: str, *, environ: Mapping[str, str] | None = None
     ) -> Config:
-        """The configuration of a directory, with what people trust."""
+        """The configuration of a directory, with what users trust."""
         check = await self._check()
         return await asyncio.to_thread(
             load_config, directory, worktree, environ=environ, is_trusted=check
@@ -75,7 +74,7 @@ class Trusting:
     async def readable_config(
         self, directory: str, worktree: str, *, environ: Mapping[str, str]
     ) -> Config:
-        """As `config`, of the files that can be read: to be shown, not to work by."""
+        """Like `config`, without the files that cannot be read: for display only."""
         check = await self._check()
         return await asyncio.to_thread(
             load_readable_config, directory, worktree, environ=environ, is_trusted=check

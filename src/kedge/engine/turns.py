@@ -1,12 +1,11 @@
-"""Turns, for people who write their own agent: the messages, parts and events come out right by
-themselves.
+"""Turns, for authors of agents: a turn creates the messages, parts and events of an answer.
 
     async with session.turn("Say hello") as turn:
         async with turn.step() as step:
             await step.text("Hello.")
 
-While a turn is open its session is busy. A turn ends well, with an error, or because somebody
-aborted it; whichever it is, nothing is left open behind it.
+While a turn is open its session is busy. A turn ends normally, with an error or by an abort; in
+each case all its messages and parts are closed.
 """
 
 import asyncio
@@ -21,6 +20,7 @@ import msgspec
 from kedge._async import to_the_end
 from kedge._failpoints import reach
 from kedge.domain import wire_errors
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import (
     EngineClosed,
     InvalidInput,
@@ -50,7 +50,7 @@ from kedge.store.queries.turns import (
     resume_turn,
     summarise_turn,
 )
-from kedge.store.queries.unanswered import PromptState, settle_taken
+from kedge.store.queries.unanswered import settle_taken
 from kedge.store.transaction import Script, ScriptMaker
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""What ends a turn from outside, without anything having gone wrong in it."""
+"""What ends a turn from outside, without an error in the turn."""
 
 
 class NothingWaits(Exception):
-    """There is no prompt that a turn without one of its own could answer."""
+    """No prompt waits for a turn that has none of its own."""
 
 
 class Turn:
@@ -86,25 +86,25 @@ class Turn:
         self.engine = engine
         self.session = session
         self.is_protected = engine.settings.snapshots
-        """Whether steps take snapshots and calls record what they do to files."""
+        """Whether steps take snapshots and calls record their changes to files."""
         self._prompt = prompt
         self._takes_up = takes_up
         self._state = state
         self._message = None if prompt is None else prompt.message
         self.prompts = [] if prompt is None else [prompt.message.id]
-        """All prompts that the turn has taken up, oldest first."""
+        """All prompts that the turn has accepted, oldest first."""
         self._task: asyncio.Task[object] | None = None
         self._fence: Fence | None = None
         self._cancels_before = 0
         self._aborts = 0
         self._over = False
         self._finished = False
-        """Whether the session was given back before the block ended."""
+        """Whether the session was released before the block ended."""
         self._cut_off = False
         self._is_unwanted = False
-        """Whether somebody asked for the end of the turn, and not only its process ends."""
+        """Whether the end of the turn was requested, rather than only that of its process."""
         self._stopping = False
-        """Whether an abort is just being recorded, so that another one changes nothing."""
+        """Whether an abort is being recorded; another one then changes nothing."""
         self._told: BaseException | None = None
         self._writing = asyncio.Lock()
         self._summaries: Summaries | None = None
@@ -116,7 +116,8 @@ class Turn:
         assert self._task is not None
         self._cancels_before = self._task.cancelling()
         if await self.engine.store.read(partial(is_unfinished, self.session.id)):
-            # A revert whose process is gone: a prompt makes it final, so that it has to be over.
+            # Finish a revert whose process died: the prompt will make it final, so it must be
+            # complete.
             await self.engine.reverts.recover_session(self.session.id)
         await self.engine.runs.starting(self.session.id, self._stop)
         try:
@@ -171,8 +172,8 @@ class Turn:
         reach("turn-begun")
 
     def _begun(self, begin: ScriptMaker[Fence]) -> Script[tuple[Fence, list[UserMessage]]]:
-        """Begin, and take up what earlier turns left in the same moment: what comes later is newer
-        than the turn's own prompt."""
+        """Begin the turn and, in the same transaction, accept the prompts that earlier turns left:
+        prompts that come later are then newer than the turn's own."""
         fence = yield from begin()
         left = (yield from take_prompts(self.session.id, fence)) if self._takes_up else []
         return fence, left
@@ -195,8 +196,8 @@ class Turn:
         return self.message.model
 
     async def next_prompt(self) -> UserMessage | None:
-        """Take up the prompts that came while the turn ran, and answer the newest of them from
-        here on; None if there is none."""
+        """Accept the prompts that came while the turn ran, and answer the newest of them from here
+        on; None if there are none."""
         found = await self._write(partial(take_prompts, self.session.id, self.fence))
         if not found:
             return None
@@ -208,8 +209,8 @@ class Turn:
         return self._message
 
     async def finish(self) -> bool:
-        """Give the session back before the block ends, unless a prompt waits that `next_prompt`
-        has not taken up; tells whether it is given back."""
+        """Release the session before the block ends, unless a prompt waits that `next_prompt` has
+        not returned; return whether it is released."""
         script = partial(finish_unless_asked, await self._summarised(), fence=self.fence)
         await to_the_end(self._give_back(script))
         return self._finished
@@ -229,7 +230,8 @@ class Turn:
         except asyncio.CancelledError as cancelled:
             late = cancelled
         except EngineClosed:
-            # The run was ended with its engine. Whoever believes that all went well must hear it.
+            # The engine was closed and ended the run. A caller that expects success must get the
+            # error.
             if error is None:
                 raise
         finally:
@@ -248,13 +250,13 @@ class Turn:
             if error is not None:
                 await self.record(error)
         finally:
-            # The handle learns what the turn did to the session: cost, agent, model.
+            # The handle gets what the turn changed in the session: cost, agent, model.
             settle = self._settle(error)
             script = partial(finish_turn, await self._summarised(), fence=self.fence, settle=settle)
             self.session.info = await self._write_anyway(script)
 
     def _settle(self, error: BaseException | None) -> Callable[[str], Script[None]]:
-        """What becomes of prompts that the turn has not answered."""
+        """Decide what happens to prompts that the turn has not answered."""
         if error is None:
             return settle_taken
         told: dict[str, Any] = {"ids": self.engine.ids, "now": self.engine.clock.now()}
@@ -266,19 +268,20 @@ class Turn:
         return partial(fail_taken, error=failure, **told)
 
     async def _summarised(self) -> UserMessage | None:
-        """The prompt with what the turn changed, without the text of it; None if nothing did."""
+        """The prompt with a summary of the turn's changes, without patches; None if nothing
+        changed."""
         if not self.is_protected:
             return None
         try:
             diffs = await self.engine.diffs.turn_diffs(self.session, self.message.id)
         except SnapshotError as error:
-            _log.warning("what turn %s changed cannot be told: %s", self.message.id, error)
+            _log.warning("cannot determine what turn %s changed: %s", self.message.id, error)
             return None
         summary = TurnSummary(diffs=diffs)
         return msgspec.structs.replace(self.message, summary=summary) if diffs else None
 
     async def _summary(self) -> SessionSummary | None:
-        """What the session has changed by now; None if nothing is known of that."""
+        """The summary of the session's changes so far; None if it cannot be computed."""
         if not self.is_protected:
             return None
         if self._summaries is None:
@@ -288,7 +291,7 @@ class Turn:
         return await self._summaries.summary()
 
     def _forget_aborts(self) -> bool:
-        """Take back the cancellations that were aborts; tells whether there were any others."""
+        """Uncancel the cancellations that were aborts; return whether there were others."""
         assert self._task is not None
         for _ in range(self._aborts):
             self._task.uncancel()
@@ -310,18 +313,19 @@ class Turn:
         return Step(self, self.model if model is None else check_value(model, MessageModel))
 
     async def retrying(self, attempt: int, message: str, next: int) -> None:
-        """Say that the model request failed and is made again at the time `next`."""
+        """Set the status to "retry": the model request failed and is repeated at the time
+        `next`."""
         await self.set_status(Retry(attempt=attempt, message=message, next=next))
 
     async def set_status(self, status: Busy | Retry) -> None:
-        """Say what the session is doing while the turn runs."""
+        """Set the session's status while the turn runs."""
         checked: Busy | Retry = check_value(status, Busy | Retry)
         await self._write(partial(set_status, self.fence, checked))
 
     async def _write(
         self, script: ScriptMaker[T], *, large: bool = False, durable: bool = False
     ) -> T:
-        """Run a script of this turn: one after the other, in the order in which they were begun."""
+        """Run a script of this turn. Scripts run one at a time, in the order of these calls."""
         if self._cut_off:
             raise TurnAborted(self.session.id)
         async with self._writing:
@@ -331,7 +335,7 @@ class Turn:
             return await (store.write_bulk if large else store.write)(script)
 
     async def _write_fenced(self, script: ScriptMaker[None], *, durable: bool = False) -> None:
-        """Run a script that does not look by itself whether the turn still has its session."""
+        """Run a script that does not check by itself that the turn still holds its session."""
 
         def fenced() -> Script[None]:
             yield from lock_live_session(self.session.id, self.fence)
@@ -340,7 +344,7 @@ class Turn:
         await self._write(fenced, durable=durable)
 
     async def record(self, error: BaseException) -> None:
-        """Close what is open, and say why: once, however many blocks the error leaves."""
+        """Close what is open and record the error, once, however many blocks the error passes."""
         if isinstance(error, LeaseLost):
             return
         script = partial(
@@ -359,7 +363,7 @@ class Turn:
             self._stopping = False
 
     async def _write_last(self, script: ScriptMaker[None]) -> None:
-        """Run a script of a turn that is being ended, unless another process took it over."""
+        """Run a script of a turn that is ending, unless another process took over the session."""
 
         def fenced() -> Script[None]:
             yield from lock_live_session(self.session.id, self.fence)
@@ -378,18 +382,18 @@ class Turn:
         if self._task is None or self._over or self._stopping:
             return
         if self._task.done() or self._task is closer:
-            # Nobody is there to be cancelled: the run is over, and whoever writes next hears of it.
+            # There is no task to cancel: the run is over, and the next write raises.
             self._cut_off = True
             self.engine.runs.ended(self.session.id, self._stop)
             return
-        # An engine that closes says which task closes it; whoever aborts does not.
+        # A closing engine names the task that closes it; an abort names none.
         self._is_unwanted = self._is_unwanted or closer is None
         self._aborts += 1
         self._task.cancel()
 
 
 def failure_of(error: BaseException, aborted: bool) -> wire_errors.Failure:
-    """What went wrong in a turn, as clients are told."""
+    """What went wrong in a turn, in the form that clients get."""
     if aborted:
         return wire_errors.aborted("Aborted")
     if isinstance(error, CUT_OFF):
@@ -400,7 +404,7 @@ def failure_of(error: BaseException, aborted: bool) -> wire_errors.Failure:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, or the first of those in a group; its name if it says nothing."""
+    """The message of an error, or of the first one in a group; its class name if it is empty."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

@@ -1,5 +1,5 @@
-"""What an engine does in the background: ends the runs of processes that died, fills the search
-index, purges what was deleted long ago, removes old outputs, thins out old events.
+"""The background work of an engine: ends the runs of dead processes, fills the search index, purges
+old deleted sessions, removes old outputs, compacts old events.
 
 Every process may do it; the store makes sure that the work is done once.
 """
@@ -52,8 +52,8 @@ class Upkeep:
         held: Callable[[], Coroutine[Any, Any, list[tuple[str, str]]]],
         expire: Callable[[int], Coroutine[Any, Any, None]],
     ) -> None:
-        """`release` lets go of what is kept beside the database for a session of a project; `held`
-        tells for which ones something is; `expire` removes what is too old at a time."""
+        """`release` removes what is kept outside the database for a session of a project; `held`
+        lists these sessions; `expire` removes what is too old at a time."""
         self._store = store
         self._recover = recover
         self._release = release
@@ -64,7 +64,7 @@ class Upkeep:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to work, until `close`."""
+        """Start to work, until `close`."""
         self._tasks = [
             asyncio.create_task(_every(_INDEX_EVERY, self.index)),
             asyncio.create_task(_every(_RECOVER_EVERY, self._recover)),
@@ -74,20 +74,20 @@ class Upkeep:
             task.add_done_callback(_complain)
 
     async def close(self) -> None:
-        """Stop; what was begun is finished or undone by the store."""
+        """Stop; unfinished work is completed or rolled back by the store."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def index(self) -> None:
-        """Bring the search index up to what is stored now."""
+        """Bring the search index up to date."""
         if not await self._store.read(index_is_behind):
             return
         while await self._store.write_bulk(partial(index_events, _INDEX_BATCH)):
             pass
 
     async def tidy(self) -> None:
-        """Purge sessions whose retention time is over, remove old outputs, and thin out events once
+        """Purge sessions whose retention time is over, remove old outputs, and compact events once
         a day."""
         await self.purge()
         await self.release()
@@ -95,20 +95,20 @@ class Upkeep:
         await self.compact(every=_COMPACT_EVERY)
 
     async def purge(self) -> int:
-        """Remove for good what was deleted longer ago than the retention time; tells how many."""
+        """Purge sessions that were deleted longer ago than the retention time; return how many."""
         before = self._clock.now() - round(self._settings.retention * 1000)
         purged = 0
         for id in await self._store.scan(partial(expired_sessions, before, _PURGED_AT_ONCE)):
             project = await self._store.read(partial(project_of_session, id))
             if await self._each(id, partial(purge_session, id, before)):
-                # Not before: the session may have been restored in the last moment.
+                # Not before: the session may have been restored at the last moment.
                 await self._release(project, id)
                 purged += 1
         return purged
 
     async def release(self) -> int:
-        """Keep nothing here for sessions that were purged, be it by another machine or by a
-        process that died before it could; tells how many there were."""
+        """Remove what is kept here for sessions that were purged by another machine, or by a
+        process that died before it could; return how many there were."""
         released = 0
         for project, id in await self._held():
             if await self._store.read(partial(is_purged, id)):
@@ -117,7 +117,7 @@ class Upkeep:
         return released
 
     async def compact(self, *, every: float = 0.0) -> int:
-        """Drop events that later ones made pointless, but none since the last time this ran."""
+        """Drop events that later ones made redundant, except those since the last time this ran."""
         now = self._clock.now()
         due = await self._store.scan(partial(due_compaction, now, round(every * 1000)))
         if due is None:
@@ -129,7 +129,7 @@ class Upkeep:
         return dropped
 
     async def _each(self, session_id: str, script: ScriptMaker[int]) -> int:
-        """Do it for one session, after settling its forks; a failure stops no other."""
+        """Do it for one session, after settling its forks; a failure does not stop the others."""
         try:
             for fork in await self._store.scan(partial(unsettled_forks, session_id)):
                 pos: int | None = 0
@@ -156,5 +156,5 @@ async def _every(
         try:
             await work()
         except KedgeError as error:
-            # The next time it is tried again; nothing depends on it meanwhile.
+            # It is tried again the next time; nothing depends on it meanwhile.
             _log.warning("background work failed: %s", error)

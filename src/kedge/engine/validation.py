@@ -1,4 +1,4 @@
-"""Checks on what callers pass in, so that a mistake is named before anything is stored."""
+"""Validation of arguments, so that a mistake is reported before anything is stored."""
 
 import math
 import os
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def check_limit(limit: object, name: str = "limit") -> int:
-    """How many to return: a whole number that is not negative."""
+    """A limit: a whole number that is not negative."""
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise InvalidInput(f"{name} must be a whole number", field=name)
     if not 0 <= limit <= MAX_LIMIT:
@@ -28,7 +28,7 @@ def check_limit(limit: object, name: str = "limit") -> int:
 
 
 def check_offset(offset: object, name: str = "offset") -> int:
-    """A place in a text: a whole number that is not negative."""
+    """An offset in a text: a whole number that is not negative."""
     if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
         raise InvalidInput(f"{name} must be a whole number that is not negative", field=name)
     return offset
@@ -53,7 +53,7 @@ def check_text(text: object, name: str) -> str:
 
 
 def check_flag(flag: object, name: str) -> bool | None:
-    """True, False, or None for not saying."""
+    """True, False, or None if not given."""
     if flag is not None and not isinstance(flag, bool):
         raise InvalidInput(f"{name} must be True, False or None", field=name)
     return flag
@@ -74,14 +74,14 @@ def check_value(value: object, kind: type[T]) -> T: ...
 @overload
 def check_value(value: object, kind: UnionType) -> Any: ...  # noqa: ANN401 - a union is no type[T]
 def check_value(value: object, kind: type | UnionType) -> object:
-    """A value whose fields are of the types they should be, which nobody looks at when it is made.
+    """A value whose fields have the right types; nothing checks them when a value is made.
 
-    What is stored with a wrong type cannot be read again, and takes its whole page with it.
+    A value that is stored with a wrong type cannot be read again, and its whole page with it.
     """
     if not isinstance(value, wire.Value) or not isinstance(value, kind):
         return wire.convert(value, kind)
     try:
-        # Text is passed on and not copied, so this costs little however large the value is.
+        # Text is passed on without copying, so this is cheap for values of any size.
         msgspec.convert(msgspec.to_builtins(value, builtin_types=(bytes,)), type(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(str(error)) from error
@@ -93,7 +93,7 @@ def check_values(values: object, kind: type[T], name: str) -> list[T]: ...
 @overload
 def check_values(values: object, kind: UnionType, name: str) -> list[Any]: ...
 def check_values(values: object, kind: Any, name: str) -> list[Any]:
-    """A list of values of one kind, or of plain objects that have its shape."""
+    """A list of values of one kind, or of plain objects of the same shape."""
     return [check_value(each, kind) for each in check_list(values, name)]
 
 

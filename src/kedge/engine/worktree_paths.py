@@ -1,4 +1,4 @@
-"""Paths as callers name them, as paths of the worktree."""
+"""Paths of a worktree, from the forms that callers use."""
 
 import os
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from kedge.domain.errors import InvalidInput, PathRefused
 
 
 def find_path(path: object, *, directory: str, root: str) -> bytes:
-    """A path in a worktree as seen from its root; empty for the root itself.
+    """A path in a worktree, relative to its root; empty for the root itself.
 
-    It is given as text, bytes or a `Path`, absolute or from the session's directory.
+    The argument is text, bytes or a `Path`, absolute or relative to the session's directory.
     """
     if not isinstance(path, str | bytes | os.PathLike):
         raise InvalidInput("path must be a string, bytes or a Path", field="path")
@@ -21,7 +21,7 @@ def find_path(path: object, *, directory: str, root: str) -> bytes:
         raise InvalidInput("path holds half a character", field="path") from None
     if b"\0" in given:
         raise InvalidInput("path cannot hold a NUL character", field="path")
-    # A path with two slashes in front is left as it is by `normpath`.
+    # `normpath` keeps two slashes at the beginning.
     whole = b"/" + os.path.normpath(os.path.join(os.fsencode(directory), given)).lstrip(b"/")
     top = os.fsencode(root).rstrip(b"/")
     if whole != (top or b"/") and not whole.startswith(top + b"/"):
@@ -35,23 +35,23 @@ AnyPath: TypeAlias = str | bytes | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class NamedPaths:
-    """What a call says it reads or writes."""
+    """The paths that a call declares to read or write."""
 
     inside: tuple[bytes, ...]
     """Paths in the worktree, relative to its root."""
     outside: tuple[bytes, ...]
-    """Real paths that are not in it: nothing is recorded of them."""
+    """Real paths that are not in it: nothing is recorded for them."""
     real: tuple[bytes, ...]
-    """All of them, from the file system's root on: what is locked."""
+    """All of them, from the file system's root on: these are locked."""
 
 
 def named_paths(
     paths: Iterable[object], *, directory: str, worktree: str, field: str
 ) -> NamedPaths:
-    """Sort out paths that are given from a session's directory.
+    """Sort paths that are relative to a session's directory.
 
-    A symlink is two paths, since a tool may write through it or replace it: the link's own, and
-    where it leads.
+    A symlink is two paths, since a tool may write through it or replace it: the link's own, and its
+    target.
     """
     root = os.fsencode(worktree).rstrip(b"/") + b"/"
     inside: dict[bytes, None] = {}
@@ -71,7 +71,7 @@ def _real_paths(given: object, directory: str, field: str) -> list[bytes]:
         raise InvalidInput(f"{field} must be a list of paths", field=field)
     path = os.fsencode(given)
     if not path or b"\0" in path:
-        raise InvalidInput(f"{field} holds a path that cannot be: {given!r}", field=field)
+        raise InvalidInput(f"{field} contains an impossible path: {given!r}", field=field)
     whole = os.path.normpath(os.path.join(os.fsencode(directory), path))
     folder, name = os.path.split(whole)
     own = os.path.join(os.path.realpath(folder), name)

@@ -1,6 +1,6 @@
-"""Which worktree a directory lies in, and who that worktree says it is.
+"""Finds the worktree of a directory, and its identity.
 
-A git worktree is named by its first root commit, so that two clones are one project; any other
+A git worktree is identified by its first root commit, so that two clones are one project; any other
 folder by its path. Only the repository's own files and `git rev-list` are read; nothing is written
 there.
 """
@@ -29,14 +29,15 @@ class Worktree:
     repository: Repository | None = None
 
     def fingerprint(self) -> str:
-        """Changes whenever the identity may have; costs little however long the history is."""
+        """A value that changes whenever the identity may have; cheap for histories of any
+        length."""
         if self.repository is None:
             return ""
         head = _git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return f"{head or ''}:{_digest(self.repository.common_folder + b'/shallow')}"
 
     def holds(self, identity: str) -> bool:
-        """Whether a former identity still has to do with this worktree."""
+        """Whether a former identity still belongs to this worktree."""
         if identity.startswith("dir_") or self.repository is None:
             return True
         return _git(self.repository, "cat-file", "-e", f"{identity}^{{commit}}") is not None
@@ -80,7 +81,7 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 def find_worktree(directory: str) -> Worktree:
-    """The worktree that holds a directory: the nearest folder with a repository, else itself."""
+    """The worktree that contains a directory: the nearest folder with a repository, else itself."""
     for folder in (Path(directory), *Path(directory).parents):
         if repository := find_repository(folder):
             return Worktree(str(folder), "git", repository)
@@ -98,9 +99,10 @@ def _digest(path: bytes) -> str:
 
 
 def _git(repository: Repository, *arguments: str) -> str | None:
-    """What git says of a repository, or None if it cannot tell.
+    """The output of git for a repository, or None if it fails.
 
-    Without git a folder is named by its path for now; the commit becomes one more name later.
+    Without git a folder is identified by its path for now; the commit becomes another name of it
+    later.
     """
     shown = ask_git(
         repository.git_folder,

@@ -1,1 +1,1 @@
-"""Models: what an agent asks, and what it hears back, whoever the provider is."""
+"""Models: one interface for an agent's requests and their answers, for all providers."""

@@ -1,4 +1,4 @@
-"""Which providers and models there are, from the configuration, the environment and the
+"""The providers and models of a directory, from the configuration, the environment and the
 registry.
 
 catalog = Catalog(config, os.environ)
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 
 class Connections:
-    """The connections of one catalog to its providers."""
+    """A catalog's connections to its providers."""
 
     def __init__(self) -> None:
         self._clients: Clients | None = None
 
     async def clients(self) -> "Clients":
-        """The clients; the libraries are imported in a thread, because it takes seconds."""
+        """The clients; the libraries are imported in a thread, because that takes seconds."""
         if self._clients is None:
             await asyncio.to_thread(_load)
-        # Another first request may have been quicker.
+        # Another first request may have been faster.
         if self._clients is None:
             from kedge.model.pydantic_ai.client import Clients
 
@@ -58,7 +58,7 @@ class Connections:
         return self._clients
 
     async def aclose(self) -> None:
-        """Close every connection; the next request opens new ones."""
+        """Close all connections; the next request opens new ones."""
         clients, self._clients = self._clients, None
         if clients is not None:
             await clients.aclose()
@@ -79,11 +79,11 @@ class RemoteModel:
         self._endpoint = endpoint
         self._connections = connections
         self._listed = listed
-        """Where its price is in the public list; None if the configuration has it."""
+        """The model's name in the public price list; None if the configuration has its price."""
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
-        """Ask; leaving the block early ends the request."""
+        """Send a request; leaving the block early cancels it."""
         clients = await self._connections.clients()
         from kedge.model.pydantic_ai.answer import answer
 
@@ -106,7 +106,7 @@ _SECRET = ("apiKey", "headers")
 
 
 class Catalog:
-    """The models that may be asked in one directory."""
+    """The models that can be used in one directory."""
 
     def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
         self._config = config
@@ -115,11 +115,12 @@ class Catalog:
         self._providers: dict[str, ProviderInfo] | None = None
 
     def providers(self) -> list[ProviderInfo]:
-        """Providers that can be asked: those with a key, those configured, and the offline one."""
+        """The usable providers: those with a key, those that are configured, and the offline
+        one."""
         return list(self._all().values())
 
     def model(self, provider_id: str, model_id: str) -> ModelInfo:
-        """One model; raises `ModelNotFound`, which names those with a similar name."""
+        """One model; raises `ModelNotFound`, which suggests similar names."""
         provider = self._all().get(provider_id)
         if provider is not None:
             if (info := provider.models.get(model_id)) is not None:
@@ -131,7 +132,7 @@ class Catalog:
         raise ModelNotFound(provider_id, model_id, self._near(provider_id, model_id))
 
     def why_not(self, provider_id: str, model_id: str) -> str | None:
-        """Why a model cannot be asked, as far as that is known without asking; None if it can."""
+        """Why a model cannot be used, as far as that is known without a request; None if it can."""
         try:
             info = self.model(provider_id, model_id)
         except ModelNotFound as error:
@@ -144,7 +145,7 @@ class Catalog:
         )
 
     def default(self) -> tuple[str, str]:
-        """Provider and model if nobody says: as configured, else of the first with a key."""
+        """The default provider and model: as configured, else of the first provider with a key."""
         if self._config.model:
             return _split(self._config.model)
         everything = self._all()
@@ -162,13 +163,12 @@ class Catalog:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the offline model is the default only because there is nothing else."""
+        """Whether the offline model is the default only because there is no other."""
         offline = offline_info()
         return not self._config.model and self.default() == (offline.providerID, offline.id)
 
     def defaults(self) -> dict[str, str]:
-        """The model of each provider that is taken if only the provider is said; the provider of
-        the default model comes first."""
+        """The default model of each provider, the provider of the overall default first."""
         first, model = self.default()
         made = {first: model} if first in self._all() else {}
         for provider in self._all().values():
@@ -180,12 +180,13 @@ class Catalog:
         return made
 
     def small(self, provider_id: str) -> ModelInfo | None:
-        """A cheap model for titles and the like: as configured, else one of the same provider."""
+        """A cheap model for titles and similar tasks: as configured, else one of the same
+        provider."""
         if self._config.small_model:
             why = self.why_not(*_split(self._config.small_model))
             if why is None:
                 return self.model(*_split(self._config.small_model))
-            # Nobody waits for a title; that there is none would stop an answer.
+            # A missing title is harmless, while an error here would prevent an answer.
             _log.warning("small_model of the configuration: %s", why)
         if provider_id == offline_info().providerID:
             return offline_info()
@@ -195,7 +196,7 @@ class Catalog:
         return self.model(provider_id, known.small)
 
     def open(self, info: ModelInfo) -> Model:
-        """The model, ready to be asked; what is wrong with its provider, the first request says."""
+        """The model, ready for requests; the first one reports what is wrong with its provider."""
         if info.providerID == offline_info().providerID:
             return OfflineModel(info)
         return RemoteModel(
@@ -203,8 +204,8 @@ class Catalog:
         )
 
     def key_variables(self) -> frozenset[str]:
-        """The variables that hold keys of providers, or would: the usual ones and those that the
-        configuration names."""
+        """The variables that hold or could hold providers' keys: the usual ones and those in the
+        configuration."""
         known = {name for provider in KNOWN.values() for name in provider.env}
         named = {name for provider in self._config.provider.values() for name in provider.env or ()}
         return frozenset(known | named | {*self._config.key_variables})
@@ -217,7 +218,7 @@ class Catalog:
         if self._providers is None:
             found = {id: self._provider(id) for id in {**KNOWN, **self._config.provider}}
             self._providers = {id: info for id, info in found.items() if info is not None}
-            # Last, so that nothing else can take its name.
+            # Last, so that no other provider can take its name.
             offline = offline_provider()
             self._providers[offline.id] = offline
         return self._providers
@@ -231,7 +232,7 @@ class Catalog:
     def _provider(self, provider_id: str) -> ProviderInfo | None:
         known, config = KNOWN.get(provider_id), self._config.provider.get(provider_id)
         key = self._key(provider_id)
-        # A server on one's own machine is there only if somebody says so.
+        # A server on the user's own machine exists only if the configuration or a key says so.
         if not self._is_enabled(provider_id) or (config is None and key is None):
             return None
         config = config or _NOTHING
@@ -267,7 +268,7 @@ class Catalog:
         return model_info(id=model_id, providerID=provider_id, api=api, name=model_id)
 
     def _placed(self, info: ModelInfo) -> ModelInfo:
-        """The model as its provider's configuration says where it is."""
+        """The model with the address from its provider's configuration."""
         config = self._config.provider.get(info.providerID, _NOTHING)
         known = KNOWN.get(info.providerID)
         usual = (known.url, known.npm) if known else ("", _COMPATIBLE)
@@ -285,7 +286,7 @@ class Catalog:
         return None if info is None else self._placed(info)
 
     def _keyless(self, provider_id: str, model_id: str) -> ModelInfo | None:
-        # The request will say which variable to set, which helps more than "not found".
+        # The request will say which variable to set, which is more helpful than "not found".
         known = KNOWN.get(provider_id)
         if known is None or not self._is_enabled(provider_id):
             return None
@@ -298,7 +299,7 @@ class Catalog:
         return model_id in provider.models or self._unlisted(provider_id, model_id) is not None
 
     def _near(self, provider_id: str, model_id: str) -> list[str]:
-        """Similar names, those that can be asked first; then those of well-known providers."""
+        """Similar names, first among usable models, then among those of well-known providers."""
         own = [(each.id, model) for each in self._all().values() for model in each.models]
         known = [
             (each.id, model)
@@ -334,7 +335,7 @@ class Catalog:
             url=info.api.url or None,
             key=self._key(provider_id),
             key_variables=self._variables(provider_id),
-            # One's own server may well want none.
+            # A server of the user's own may need no key.
             needs_key=known.needs_key and info.api.url == known.url if known else False,
             headers=_headers(config.options),
             silence=silence_of(config.options),
@@ -342,7 +343,7 @@ class Catalog:
         )
 
     def _untrusted(self, provider_id: str) -> tuple[str, ...]:
-        """The notices of what untrusted files say of a provider."""
+        """The notices about what untrusted files say about a provider."""
         of_it = f": {dotted(('provider', provider_id))}."
         return tuple(
             notice
@@ -368,13 +369,13 @@ def _known_model(known: KnownProvider, model_id: str) -> ModelInfo | None:
 
 
 def _similar(provider_id: str, model_id: str, names: Sequence[tuple[str, str]]) -> list[str]:
-    """Names that are like one: the same model elsewhere, then those that are spelled like it."""
+    """Names that are similar: the same model elsewhere, then names with a similar spelling."""
     wanted = f"{provider_id}/{model_id}"
     if len(wanted) > _LONGEST_NAME:
         return []
     whole = {f"{provider}/{model}": model for provider, model in names}
     same = [name for name, model in whole.items() if model_id in (model, model.rpartition("/")[2])]
-    # Comparing with each of a thousand names would hold everything else up.
+    # Comparing with each of a thousand names would block the event loop.
     pieces = _pieces(wanted)
     likely = heapq.nlargest(_LIKELY, whole, key=lambda name: len(pieces & _pieces(name)))
     return [*same, *difflib.get_close_matches(wanted, likely, n=_NEAR)]

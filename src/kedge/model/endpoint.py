@@ -1,4 +1,4 @@
-"""Where a provider is reached and how one proves who one is; its client is made from this."""
+"""A provider's endpoint: address, key and protocol, from which its client is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,19 +6,19 @@ from typing import Any, Literal, TypeAlias
 
 Protocol: TypeAlias = Literal["chat", "responses", "anthropic", "google"]
 
-# A provider that says nothing for so long has gone.
+# A provider that sends nothing for this long is considered gone.
 SILENCE = 300.0
-# Nothing shorter is secret, and taking it out would tear words apart.
+# Anything shorter is not secret, and removing it would damage ordinary words.
 _SECRET_LENGTH = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One provider's address, key and habits."""
+    """One provider's address, key and properties."""
 
     provider_id: str
     protocol: Protocol | None
-    """None if kedge does not speak what the provider wants."""
+    """None if kedge does not support the provider's protocol."""
     npm: str
     url: str | None
     key: str | None = field(repr=False)
@@ -28,16 +28,16 @@ class Endpoint:
     silence: float | None = SILENCE
     """Seconds without a byte until the connection counts as lost; None waits for ever."""
     untrusted: tuple[str, ...] = ()
-    """What files that nobody trusts say of it, and what to do for it to count."""
+    """What untrusted files say about it, and how to make that count."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is all that it takes to ask it."""
+        """Whether it has everything that a request needs."""
         has_address = self.url is not None or self.protocol != "chat"
         return self.protocol is not None and has_address and bool(self.key or not self.needs_key)
 
     def secrets(self) -> tuple[str, ...]:
-        """What must not be seen in any message."""
+        """Texts that must not appear in any message."""
         values = (self.key or "", *(value for _, value in self.headers))
         return tuple(value for value in values if len(value) >= _SECRET_LENGTH)
 

@@ -1,4 +1,4 @@
-"""The port to models: one request, answered by a stream of events.
+"""The interface of a model: a request, answered by a stream of events.
 
     async with model.stream(request) as events:
         async for event in events:
@@ -16,21 +16,21 @@ from kedge.domain.providers import ModelInfo
 from kedge.domain.sessions import NO_TOKENS, TokenCount
 from kedge.domain.wire_errors import Failure
 
-# What the model is asked.
+# Requests.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Words of the person or of the model."""
+    """Text from the user or from the model."""
 
     text: str
     is_prompt: bool = False
-    """A person typed it, and the answer that is asked for is the answer to it."""
+    """Whether the user typed it and the requested answer is the answer to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """An image or another file that is handed to the model as it is."""
+    """An image or another file that is passed to the model as it is."""
 
     mime: str
     data: bytes
@@ -39,7 +39,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
-    """What the model thought; `metadata` is what its provider wants to have back."""
+    """A thought of the model; `metadata` is what its provider needs back."""
 
     text: str
     metadata: Mapping[str, Any] | None = None
@@ -47,18 +47,18 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """A tool that the model called."""
+    """A tool call of the model."""
 
     call_id: str
     name: str
     input: Mapping[str, Any]
     metadata: Mapping[str, Any] | None = None
-    """What its provider wants to have back, as `ToolCalled` gave it."""
+    """What its provider needs back, from `ToolCalled`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What came of a tool that the model called."""
+    """The result of a tool call."""
 
     call_id: str
     name: str
@@ -69,14 +69,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserTurn:
-    """What a person said, or what tools gave back."""
+    """A message from the user, or results of tools."""
 
     content: tuple[Text | Media | ToolResult, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantTurn:
-    """What the model said before; `model` tells which one it was, as provider/model."""
+    """An earlier answer; `model` is the model that wrote it, as provider/model."""
 
     content: tuple[Text | Reasoning | ToolUse, ...]
     model: str = ""
@@ -100,75 +100,75 @@ class ModelRequest:
     turns: tuple[UserTurn | AssistantTurn, ...]
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: Literal["auto", "none"] = "auto"
-    """With "none" the model is told of the tools, which are part of what its provider has cached,
-    and that it must not call them now."""
+    """With "none" the request still lists the tools, because they are part of what the provider has
+    cached, but the model must not call them now."""
     temperature: float | None = None
     top_p: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the model's configuration and of its variant, as the provider names them."""
+    """Settings from the model's configuration and its variant, in the provider's names."""
     conversation: str | None = None
-    """A name that all requests of a conversation have, by which a provider finds what it cached."""
+    """A name shared by all requests of a conversation, by which a provider finds its cache."""
     purpose: Literal["answer", "title"] = "answer"
     attempt: int = 1
-    """Which try this is; those before it failed."""
+    """The number of this attempt; earlier ones failed."""
 
 
-# What is heard back.
+# Events.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextStarted:
-    """The model begins to say something."""
+    """The model starts a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """The next piece of what it says."""
+    """The next piece of a text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextEnded:
-    """It has said it."""
+    """A text is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextWasThought:
-    """It has ended too, and shows only now that `text`, all since its start, was a thought."""
+    """A text is complete, and turns out to be a thought: `text` is all of it since its start."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningStarted:
-    """The model begins to think."""
+    """The model starts a thought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta:
-    """The next piece of what it thinks."""
+    """The next piece of a thought."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningEnded:
-    """It has thought; `metadata` is to be handed back with the thought."""
+    """A thought is complete; send `metadata` back with it."""
 
     metadata: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtWasText:
-    """Nothing followed the thought that has just ended: `text`, with its tags, is the answer."""
+    """Nothing followed the last thought, so `text`, with its tags, is the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
-    """The model begins to call a tool, and will say with what."""
+    """The model starts a tool call; the arguments follow."""
 
     call_id: str
     name: str
@@ -176,14 +176,14 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalled:
-    """The call is complete. `input` is None if what the model wrote, `raw`, is no JSON object."""
+    """A tool call is complete. `input` is None if the model's text, `raw`, is not a JSON object."""
 
     call_id: str
     name: str
     input: Mapping[str, Any] | None
     raw: str
     metadata: Mapping[str, Any] | None = None
-    """To be handed back with the call."""
+    """To be sent back with the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ Setback: TypeAlias = Literal["busy", "broken", "silent"]
 
 
 class ModelFailure(Exception):
-    """The model did not answer, or not to the end."""
+    """The model did not answer, or not completely."""
 
     def __init__(
         self,
@@ -231,22 +231,22 @@ class ModelFailure(Exception):
         self.failure = failure
         self.retryable = retryable
         self.setback = setback
-        """What asking again costs: nothing where there was no answer ("busy"), money where there
-        was one that is of no use ("broken"), minutes where nothing came at all ("silent")."""
+        """What another attempt wastes: nothing if there was no answer ("busy"), money if the answer
+        was unusable ("broken"), minutes if nothing arrived at all ("silent")."""
         self.retry_after = retry_after
         """Seconds that the provider asked to wait."""
         self.tokens: TokenCount = NO_TOKENS
-        """What was counted, if the answer came to its end and is of no use."""
+        """Tokens that were counted, if the answer was complete but unusable."""
         self.cost: float = 0
-        """Dollars that it cost all the same."""
+        """What it cost anyway, in dollars."""
 
 
 class Model(Protocol):
-    """A model that can be asked."""
+    """A model that takes requests."""
 
     info: ModelInfo
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelEvent]]:
-        """Ask; leaving the block early ends the request."""
+        """Send a request; leaving the block early cancels it."""

@@ -1,4 +1,4 @@
-"""The providers and models known without configuration, and what a configuration says over that."""
+"""The providers and models known without configuration, and how a configuration changes them."""
 
 import re
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _READS = modalities(image=True, pdf=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownProvider:
-    """A provider that people name without saying where it is."""
+    """A provider that users can name without giving its address."""
 
     id: str
     name: str
@@ -58,16 +58,16 @@ class KnownProvider:
     """The variables that may hold its key, the usual one first."""
     needs_key: bool = True
     any_model: bool = False
-    """Whether its models are whatever its owner put on it."""
+    """Whether it serves any models that its owner installed."""
     default: str | None = None
     small: str | None = None
     listed_as: str | None = None
-    """What genai-prices calls it."""
+    """Its name in genai-prices."""
     own: re.Pattern[str] = re.compile("")
-    """Which of the models that are listed for it it serves itself, with text in and out."""
+    """Matches the listed models that it serves itself, with text in and out."""
     thinks: re.Pattern[str] = re.compile("(?!)")
     effort: str | None = None
-    """The option that says how much to think."""
+    """The option for the reasoning effort."""
     takes: Modalities = _TEXT
 
 
@@ -185,17 +185,17 @@ _ALL = (
 )
 
 KNOWN = {provider.id: provider for provider in _ALL}
-"""In the order in which a default is looked for."""
+"""In the order in which a default is searched."""
 
 
-# Of models that the list has a context window for, but no output limit.
+# For models that are listed with a context window, but without an output limit.
 _OLD_ANTHROPIC = {"claude-3-5": 8_192, "claude-3-7": 64_000, "claude-3": 4_096}
 _ANTHROPIC_OUTPUT = 32_000
 _EFFORTS = ("low", "medium", "high")
 
 
 def listed_models(provider: KnownProvider) -> dict[str, ModelInfo]:
-    """The models of a provider that are not on their way out, by id."""
+    """The models of a provider that are not being retired, by id."""
     return {model.id: _describe(provider, model.id, model) for model in _current(provider)}
 
 
@@ -206,7 +206,7 @@ def listed_names(provider: KnownProvider) -> tuple[str, ...]:
 
 
 def listed_model(provider: KnownProvider, model_id: str) -> ModelInfo | None:
-    """One model, also under an id that the list only knows to be another's, such as a dated one."""
+    """One model; an id may also be an alias in the list, such as a dated one."""
     for model in _models(provider.listed_as):
         if model.is_match(model_id):
             return _describe(provider, model_id, model)
@@ -214,7 +214,7 @@ def listed_model(provider: KnownProvider, model_id: str) -> ModelInfo | None:
 
 
 def bare_model(provider: KnownProvider, model_id: str) -> ModelInfo:
-    """A model that nothing is known of but its provider."""
+    """A model of which only the provider is known."""
     return _describe(provider, model_id, None)
 
 
@@ -246,7 +246,7 @@ def _describe(provider: KnownProvider, model_id: str, model: "ListedModel | None
         api=ModelApi(id=model_id, url=provider.url, npm=provider.npm),
         name=(model.name if model is not None else None) or model_id,
         abilities=capabilities(
-            # Those that think at OpenAI choose it themselves.
+            # OpenAI's thinking models choose it themselves.
             temperature=not (thinks and provider.id == "openai"),
             reasoning=thinks,
             attachment=provider.takes.image,
@@ -268,7 +268,7 @@ def _variants(provider: KnownProvider) -> dict[str, dict[str, Any]] | None:
 
 
 def _output_limit(provider: KnownProvider, model_id: str) -> int:
-    # The only one that has to be told how much at most.
+    # Only Anthropic requires an output limit in the request.
     if provider.id != "anthropic":
         return 0
     old = (limit for start, limit in _OLD_ANTHROPIC.items() if model_id.startswith(start))
@@ -291,12 +291,12 @@ def _price(model: "ListedModel") -> Price:
 
 
 def _dollars(price: Any) -> float:  # noqa: ANN401
-    # Where the price rises with the length of the prompt, that of a short one.
+    # Where the price depends on the length of the prompt, that of a short one.
     return float(getattr(price, "base", price) or 0)
 
 
 def configured_model(config: ModelConfig, base: ModelInfo) -> ModelInfo:
-    """`base` with all that the configuration says."""
+    """`base` with the changes of the configuration."""
     endpoint = config.provider
     changes: dict[str, Any] = {
         "api": ModelApi(
@@ -336,7 +336,7 @@ def _capabilities(config: ModelConfig, base: Capabilities) -> Capabilities:
     if taken is not None:
         changes["input"] = _modalities(taken)
     elif config.attachment:
-        # Who says that files may be attached means at least these.
+        # A configuration that allows attachments means at least these.
         changes["input"] = msgspec.structs.replace(base.input, image=True, pdf=True)
     if given is not None:
         changes["output"] = _modalities(given)

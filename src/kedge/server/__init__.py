@@ -1,4 +1,4 @@
-"""The HTTP server, in OpenCode's session protocol."""
+"""The HTTP server, which speaks OpenCode's session protocol."""
 
 from kedge.server.lifecycle import Running, serving
 from kedge.server.settings import ServerSettings

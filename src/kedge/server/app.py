@@ -1,4 +1,4 @@
-"""The ASGI application: finds the route of a request, decodes it, sends the response."""
+"""The ASGI application: routes a request, decodes it and sends the response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,19 +18,19 @@ from kedge.server.security import Scope
 T = TypeVar("T")
 
 AT_ONCE = 4
-"""Each may have a program that reads a whole tree."""
+"""Requests that read files at the same time. Each may run a program that reads a whole tree."""
 
 
 class FileQueue:
-    """Where these requests wait."""
+    """A queue for requests that read many files."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, work: Callable[[], Awaitable[T]], receive: Receive) -> T:
-        """What work answers when it is its turn.
+        """Run the work when its turn comes and return its result.
 
-        When the client leaves, the work is cancelled, and its place is free once it has ended.
+        If the client disconnects, the work is cancelled; its place is free once it has ended.
         """
         working = asyncio.ensure_future(self._in_order(work))
         leaving = asyncio.ensure_future(_left(receive))
@@ -58,7 +58,7 @@ _LONG_TO_DECODE = 1024 * 1024
 
 
 class Application:
-    """Answers requests of any number of clients with one backend."""
+    """Answers the requests of all clients with one backend."""
 
     def __init__(self, routes: Sequence[Route], backend: Backend) -> None:
         self._router = Router(routes)
@@ -135,18 +135,19 @@ def _url(scope: Scope) -> str:
 
 
 async def _send_away(scope: Scope, send: Send) -> None:
-    """Tell a client that the server stops. Who wants a stream is dropped, as those are that have
-    one: a browser takes any other answer as the end, and never comes back."""
+    """Refuse a request because the server is shutting down. A request for a stream is disconnected,
+    like the streams that are open: a browser takes any other answer as final and never
+    reconnects."""
     if scope["path"].rstrip("/").lower().endswith("/event"):
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         return
-    stopping = EngineClosed("the server stops; ask again when it has been started")
+    stopping = EngineClosed("the server is shutting down; try again when it has been restarted")
     await send_answer(error_answer(stopping), b"", send)
 
 
 class StartupGate:
-    """Lets requests wait until there is an application, and sends them away when it is over."""
+    """Holds requests until the application is ready, and refuses them after shutdown."""
 
     def __init__(self) -> None:
         self._app: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
@@ -154,7 +155,7 @@ class StartupGate:
         self._is_closed = False
 
     def open(self, app: Application) -> None:
-        """Answer from now on, beginning with those who wait."""
+        """Answer requests from now on, starting with those that are waiting."""
         self._app.set_result(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,7 +168,7 @@ class StartupGate:
         try:
             await self._answer(scope, receive, send)
         except asyncio.CancelledError:
-            # A stream is dropped without an end, which clients take as a reason to come back.
+            # A stream is cut off without an end, which makes clients reconnect.
             return
         finally:
             self._inside.discard(task)
@@ -181,7 +182,7 @@ class StartupGate:
         await app(scope, receive, send)
 
     async def close(self) -> None:
-        """Send everybody away."""
+        """Refuse all requests from now on, including those that are waiting."""
         self._is_closed = True
         inside = list(self._inside)
         for task in inside:

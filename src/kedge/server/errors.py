@@ -1,6 +1,6 @@
-"""Errors as HTTP: one table says for each what status and what body clients get.
+"""Errors as HTTP responses: one table gives the status and body of each.
 
-The bodies are OpenCode's, which has two forms: `name` with `data`, and `_tag`.
+The bodies are OpenCode's, which come in two forms: `name` with `data`, and `_tag`.
 """
 
 import logging
@@ -20,6 +20,7 @@ from kedge.domain.errors import (
     InvalidCursor,
     InvalidId,
     InvalidInput,
+    InvalidPath,
     KedgeError,
     LeaseLost,
     ModelNotFound,
@@ -30,6 +31,7 @@ from kedge.domain.errors import (
     PermissionNotFound,
     ProjectNotFound,
     QuestionNotFound,
+    SearchFailed,
     SessionBusy,
     SnapshotRefused,
     StoreError,
@@ -44,7 +46,7 @@ Kind = Literal["Params", "Query", "Payload", "Headers"]
 
 
 class BadRequest(InvalidInput):
-    """The request does not have the form that its route wants."""
+    """The request does not have the form that its route requires."""
 
     def __init__(self, message: str, kind: Kind) -> None:
         super().__init__(message)
@@ -59,7 +61,7 @@ class RouteNotFound(NotFound):
 
 
 class WrongMethod(CallerError):
-    """The route does not know this method."""
+    """The route does not accept this method."""
 
     def __init__(self, allowed: list[str]) -> None:
         super().__init__(f"this route knows {', '.join(allowed)}")
@@ -74,27 +76,27 @@ class WrongType(CallerError):
 
 
 class Refused(CallerError):
-    """The request comes from where none are taken."""
+    """The request comes from a source that is not allowed."""
 
 
 class SlowBody(CallerError):
-    """The body of the request did not come in time."""
+    """The body of the request did not arrive in time."""
 
 
 class ClientGone(CallerError):
-    """The request broke off before it had said what it wants."""
+    """The client disconnected before its request was complete."""
 
 
 class Crowded(CallerError):
-    """Too much is being sent at the same time; try again."""
+    """Too much data is being sent at the same time; try again."""
 
 
 class NotBuilt(CallerError):
-    """This kedge does not do that yet."""
+    """This version of kedge does not implement that yet."""
 
 
 def error_answer(error: Exception) -> Response:
-    """What a client is told."""
+    """The response to a client for an error."""
     for kind, form in _TABLE:
         if isinstance(error, kind):
             return form(error)
@@ -117,7 +119,7 @@ def _bad_request(error: InvalidInput) -> Response:
         kind = error.kind
     elif isinstance(error, InvalidId):
         kind = "Params"
-    elif isinstance(error, InvalidCursor):
+    elif isinstance(error, InvalidCursor | InvalidPath | SearchFailed):
         kind = "Query"
     return _named("BadRequest", {"message": str(error)[:MESSAGE_LIMIT], "kind": kind}, 400)
 
@@ -172,4 +174,4 @@ _TABLE: tuple[tuple[type[KedgeError], Callable[[Any], Response]], ...] = (
     (OperatorError, _operator),
     (CallerError, _plain("BadRequest", 400)),
 )
-"""The first that fits counts."""
+"""The first entry that matches counts."""

@@ -1,10 +1,10 @@
-"""HTTP on a socket: granian, embedded in the process's own event loop.
+"""HTTP on a socket: granian, embedded in the event loop of this process.
 
-It is not run by its command line, which forks: subscribers, leases and running turns belong to one
-process, which one signal ends.
+It is not started by its command line, which forks: subscribers, leases and running turns belong to
+one process, which one signal ends.
 
-granian accepts so many connections at once and leaves all others in the kernel's queue, where
-nobody ever says anything to them.
+granian accepts a fixed number of connections and leaves all others in the kernel's queue, where
+they would wait without an answer. `Overflow` refuses those.
 """
 
 import asyncio
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from granian.server.embed import Server
 
 _LOOK = 0.05
-"""Seconds between two looks at the queue while somebody is in it."""
+"""Seconds between two checks of the queue while a client is in it."""
 _LOOKS = 5
-"""Looks after which it is clear that nobody accepts: granian takes much less than one."""
+"""Checks after which it is clear that granian does not accept: it takes much less than one."""
 _AT_ONCE = 4
-"""Clients that are refused at the same time, as each needs a descriptor."""
+"""Clients that are refused at the same time; each needs a descriptor."""
 _PATIENCE = 0.5
-"""Seconds in which a client that is refused has to ask."""
+"""Seconds that a client that will be refused has for sending its request."""
 _LINGER = 0.1
-"""Seconds in which it can send the rest: what comes later takes the answer away again."""
+"""Seconds that it has for sending the rest: data that comes after the close would discard the
+answer."""
 _BODY = b'{"name":"Crowded","data":{"message":"too many clients are connected; try again later"}}'
 _ANSWER = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
@@ -42,10 +43,10 @@ _ANSWER = (
 
 
 class Overflow:
-    """Refuses whoever waits at a listening socket while as many are connected as may be."""
+    """Refuses clients that wait at the listening socket when all connections are in use."""
 
     def __init__(self, listener: socket.socket, connections: int) -> None:
-        # A descriptor of its own for the same queue.
+        # A second descriptor for the same queue.
         self._listener = listener.dup()
         self._listener.setblocking(False)
         self._queue = select.poll()
@@ -61,7 +62,7 @@ class Overflow:
         self._wait()
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Stop watching and close the socket."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -80,7 +81,7 @@ class Overflow:
         self._loop.add_reader(self._listener, self._on_client)
 
     def _on_client(self) -> None:
-        # Most are gone from the queue before the first look.
+        # Most clients have left the queue before the first check.
         self._loop.remove_reader(self._listener)
         self._timer = self._loop.call_later(_LOOK, self._look)
 
@@ -104,7 +105,7 @@ class Overflow:
             task.add_done_callback(self._refusing.discard)
 
     def _accepted(self) -> socket.socket | None:
-        """The next client; None if nobody is left, or no descriptor to speak with them."""
+        """The next client; None if none is waiting or no descriptor is free for it."""
         self._give_spare()
         try:
             client, _ = self._listener.accept()
@@ -115,7 +116,7 @@ class Overflow:
         return client
 
     def _keep_spare(self) -> None:
-        """Keep a descriptor for the next client, if there is one."""
+        """Reserve a descriptor for the next client, if one is free."""
         with suppress(OSError):
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -141,7 +142,7 @@ def _open_descriptors() -> float:
     try:
         return len(os.listdir("/dev/fd"))
     except OSError:
-        # Not even one is left to look with.
+        # Not even one descriptor is free for listing them.
         return math.inf
 
 
@@ -150,17 +151,18 @@ _MOST_CONNECTIONS = 4096
 _LEAST_CONNECTIONS = 8
 _MOST_DESCRIPTORS = 4 * _MOST_CONNECTIONS
 _OWN_DESCRIPTORS = 48
-"""What the server itself may need: about 30 for its files and threads, the rest for commands."""
+"""Descriptors that the server itself may need: about 30 for files and threads, the rest for
+commands."""
 _HEADER_PATIENCE = 60_000
-"""Milliseconds in which the head of the next request has to be there. As long as clients keep idle
-connections: one that the server closes first may just be about to be used."""
+"""Milliseconds in which the head of the next request must arrive. As long as clients keep idle
+connections: closing one earlier could hit a client that is about to use it."""
 SEND_PATIENCE = 30
-"""Seconds after which the kernel closes the socket of a client that takes nothing of what was sent:
-it does not read, or its machine is gone."""
+"""Seconds after which the kernel closes the connection of a client that receives nothing of what
+was sent: it does not read, or its machine is gone."""
 IDLE_PATIENCE = 60
-"""Seconds after which a client that nothing was sent to is asked for a sign of life."""
+"""Idle seconds after which the kernel starts to send a client keep-alive probes."""
 _END_PATIENCE = 0.5
-"""Seconds in which connections end that nobody needs any more."""
+"""Seconds that connections have for closing at shutdown."""
 
 
 def listening_socket(settings: ServerSettings) -> socket.socket:
@@ -169,7 +171,9 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
     try:
         made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise CannotListen(f"{settings.hostname} is no address of this machine: {error}") from None
+        raise CannotListen(
+            f"{settings.hostname} is not an address of this machine: {error}"
+        ) from None
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _limit_silence(made)
@@ -178,7 +182,7 @@ def listening_socket(settings: ServerSettings) -> socket.socket:
     except OSError as error:
         made.close()
         raise CannotListen(
-            f"port {settings.port} of {settings.hostname} cannot be listened on"
+            f"port {settings.port} of {settings.hostname} cannot be used"
             f" ({error.strerror}); choose another with --port, or 0 for any"
         ) from None
     made.setblocking(False)
@@ -192,20 +196,20 @@ def find_address(hostname: str, port: int) -> tuple[int, Any]:
             hostname, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (OSError, UnicodeError, OverflowError) as error:
-        raise CannotListen(f"{hostname} is no address of this machine: {error}") from None
+        raise CannotListen(f"{hostname} is not an address of this machine: {error}") from None
     return family, address
 
 
 def _limit_silence(listener: socket.socket) -> None:
-    """Have the kernel let go of clients that are silent for too long; those that are accepted
-    inherit it. Nobody else can: granian waits for as long as a client takes nothing."""
+    """Have the kernel close connections that are silent for too long; accepted sockets inherit the
+    options. granian cannot do it: it waits as long as a client receives nothing."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_USER_TIMEOUT", SEND_PATIENCE * 1000),
         ("TCP_KEEPIDLE", IDLE_PATIENCE),
         ("TCP_KEEPINTVL", IDLE_PATIENCE // 4),
     ):
-        # Not every system knows all of them.
+        # Not every system has all of these options.
         if hasattr(socket, name):
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
@@ -232,14 +236,14 @@ async def http_server(app: App, listener: socket.socket) -> AsyncIterator[Callab
         yield stop_accepting
     finally:
         stop_accepting()
-        # It waits for requests that are only half there, and cannot be told not to: those it lets
-        # go of by itself when their time is over.
+        # It waits for half-sent requests and cannot be told not to; it drops those by itself when
+        # their time is up.
         await asyncio.wait([serving], timeout=_END_PATIENCE)
 
 
 def _connections() -> int:
-    """How many clients may be connected at once, idle ones included: some systems allow a process
-    few descriptors unless it asks for more, and files and programs need them too."""
+    """How many clients may be connected at once, including idle ones. Some systems allow a process
+    only few descriptors unless it asks for more, and files and programs need descriptors too."""
     allowed = _descriptors()
     connections = min(_MOST_CONNECTIONS, allowed // 2, allowed - _OWN_DESCRIPTORS)
     if connections < _LEAST_CONNECTIONS:
@@ -251,7 +255,7 @@ def _connections() -> int:
 
 
 def _descriptors() -> int:
-    """How many descriptors this process may have, after asking for as many as could be of use."""
+    """How many descriptors this process may have, after raising the limit as far as is useful."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed < _MOST_DESCRIPTORS:
         wanted = (
@@ -271,13 +275,13 @@ def _server(app: App, listener: socket.socket, connections: int) -> "Server":
     holder: Any = SocketHolder
 
     class OwnSocketServer(Server):
-        # granian describes neither this nor the holder, but it pickles holders just so.
+        # granian documents neither this attribute nor the holder, but it pickles holders this way.
         _shd: Any
         _sfd: Any
 
         def _init_shared_socket(self) -> None:
             self._ssp = None
-            # It closes what it is given.
+            # It closes the descriptor that it is given.
             self._sfd = listener.detach()
             self._shd = holder(self._sfd, False, _BACKLOG)
 

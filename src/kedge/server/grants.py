@@ -1,9 +1,9 @@
-"""Keeps what an agent runs from granting things to itself: tells its requests from other
-clients'.
+"""Keeps an agent's commands from granting themselves permissions: tells their requests from those
+of other clients.
 
-A connection is followed from its port to its socket, from there to the process that holds it, and
-from there to that one's parents. The server adopts orphans, so that nothing that it started gets
-out of its line. Where that cannot be told for certain the answer is no. Linux only.
+A connection is traced from its port to its socket, from there to the process that holds it, and
+from there to that process's ancestors. The server adopts orphans, so that every process that it
+started stays its descendant. When the result is uncertain, the request is refused. Linux only.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _REAP_EVERY = 1.0
 """Seconds."""
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LOOKS = 3
-"""How often a socket is looked for that should be there: the tables are not read in one moment."""
+"""How often to look for a socket that should exist: the tables are not read atomically."""
 _MOST_HOLDERS = 64
 _TUNNELS = ("sshd", "sshd-session", "dropbear")
 _A_COMMAND = (
@@ -52,28 +52,28 @@ class _Socket:
 
 
 class CommandGuard:
-    """Refuses requests that come from what this process started."""
+    """Refuses requests that come from processes that this process started."""
 
     def __init__(self) -> None:
         me, seen = os.getpid(), processes()
         self._earlier = {
             (pid, each.started) for pid, each in seen.items() if me in _line(pid, seen)[1:]
         }
-        """Descendants from before there was a server, such as what the shell that became it began:
-        no commands."""
+        """Descendants that are older than the server, such as jobs of the shell that became it by
+        exec. They are not commands."""
         self._holders: dict[int, None] = {}
-        """Processes that held a connection lately: they are looked at first."""
+        """Processes that recently held a connection; they are checked first."""
 
     async def check(self, scope: Scope) -> None:
-        """Refuse a request if it is not certain that no command sent it."""
-        # granian has ports as texts.
+        """Refuse a request unless it is certain that no command sent it."""
+        # granian gives ports as strings.
         (host, client_port), (_, port) = scope["client"], scope["server"]
         reason = await asyncio.to_thread(self.refusal, (host, int(client_port)), int(port))
         if reason is not None:
             raise Refused(reason)
 
     def refusal(self, client: tuple[str, int], port: int) -> str | None:
-        """Why a client of a port may do nothing that grants; None if it may."""
+        """Why the client at this address may not grant anything; None if it may."""
         address = _plain(ipaddress.ip_address(client[0]))
         for _ in range(_LOOKS):
             found = list(_sockets(address, client[1], port))
@@ -103,7 +103,7 @@ class CommandGuard:
                 return None
             tunnels |= holds is None and _is_tunnel(pid) and self._is_outside(pid)
         hiding = next((pid for pid, holds in held.items() if holds is None), None)
-        # Who is not seen to hold it may be of another user, or a tunnel; or else a command.
+        # A holder that is not visible may be of another user, or a tunnel; or else a command.
         if hiding is None and (tunnels or end.user != os.geteuid()):
             return None
         return _UNKNOWN.format("" if hiding is None else _HIDING.format(hiding, _name(hiding)))
@@ -117,8 +117,8 @@ class CommandGuard:
         return not any((each, seen[each].started) in self._earlier for each in below)
 
     def _is_outside(self, pid: int) -> bool:
-        """Whether a process certainly is no command."""
-        # Read twice: what lost its parent meanwhile has another line.
+        """Whether a process is certainly not a command."""
+        # Read twice: a process that lost its parent in between has other ancestors.
         first, second = _line_now(pid), _line_now(pid)
         return first is not None and first == second and not self._is_own(pid, first)
 
@@ -131,8 +131,8 @@ class CommandGuard:
 
 @asynccontextmanager
 async def adopting(own: Processes) -> AsyncIterator[None]:
-    """Be the parent of what loses its own among the descendants of this process, and let those end
-    that have ended."""
+    """Become the parent of orphaned descendants of this process, and reap those that have
+    exited."""
     if not can_tell():
         raise CannotListen("only Linux tells commands from clients; leave commands_may_grant set")
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -148,7 +148,7 @@ async def adopting(own: Processes) -> AsyncIterator[None]:
 
 
 def can_tell() -> bool:
-    """Whether this system says enough about processes and their sockets."""
+    """Whether this system shows enough about processes and their sockets."""
     return sys.platform == "linux" and os.path.exists(_TABLES[0])
 
 
@@ -168,14 +168,16 @@ def _some_child_ended() -> bool:
 
 
 def _reap(own: Processes) -> None:
-    """Take note of the end of adopted processes, and of no child that somebody here waits for.
+    """Reap adopted processes that have exited, but no child that other code in this process waits
+    for.
 
-    What kedge starts for itself stays in its session, and a command leads one of its own.
+    Processes that kedge starts for itself stay in its session; a command leads a session of its
+    own.
     """
     session, me, ended = os.getsid(0), os.getpid(), ended_children()
     for each in ended:
         if each.session != session and each.pid not in own.leaders:
-            # Something in this process may have been quicker.
+            # Other code in this process may have reaped it first.
             with suppress(ChildProcessError):
                 os.waitpid(each.pid, os.WNOHANG)
     left = {each.pid for each in ended}
@@ -189,13 +191,13 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _plain(address: Address) -> Address:
-    """An address of the older kind as such, also where it is written as one of the newer."""
+    """The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def _sockets(address: Address, port: int, server_port: int) -> Iterator[_Socket]:
-    """The sockets of this machine that are bound to an address, and connected with the server's
-    port: one, unless the server has several addresses."""
+    """The sockets of this machine that are bound to an address and connected to the server's port:
+    one, unless the server has several addresses."""
     for table in _TABLES:
         # Not every system has IPv6.
         if not os.path.exists(table):
@@ -208,7 +210,7 @@ def _sockets(address: Address, port: int, server_port: int) -> Iterator[_Socket]
 
 
 def _decoded(digits: str) -> Address:
-    """An address as the tables have it: words of four bytes, as this machine writes numbers."""
+    """An address as the tables write it: 32-bit words in this machine's byte order."""
     words = (int(digits[at : at + 8], 16) for at in range(0, len(digits), 8))
     return _plain(ipaddress.ip_address(b"".join(struct.pack("=I", word) for word in words)))
 
@@ -226,9 +228,9 @@ def _is_of_this_machine(address: Address) -> bool:
 
 
 def _holds(pid: int, inode: int) -> bool | None:
-    """Whether a process has a socket open; None if it does not say."""
+    """Whether a process has a socket open; None if that is not visible."""
     try:
-        # Each thread may have files of its own.
+        # Each thread may have its own descriptors.
         return any(_thread_holds(pid, thread, inode) for thread in os.listdir(f"/proc/{pid}/task"))
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -247,8 +249,8 @@ def _thread_holds(pid: int, thread: str, inode: int) -> bool:
 
 
 def _is_tunnel(pid: int) -> bool:
-    """Whether a process is by its name one that people come through from other machines, and that
-    shows nobody what it holds."""
+    """Whether a process is, by its name, a tunnel through which people connect from other machines,
+    and which hides its descriptors."""
     return _name(pid) in _TUNNELS
 
 
@@ -261,9 +263,9 @@ def _name(pid: int) -> str:
 
 
 def _line(pid: int, seen: Mapping[int, Seen]) -> list[int]:
-    """A process and those above it, as far as they were seen."""
+    """A process and its ancestors, as far as they were seen."""
     line: list[int] = []
-    # Numbers are read one after the other, so that a line may seem to end in itself.
+    # Processes are read one after the other, so reused ids may form a cycle.
     while pid in seen and pid not in line:
         line.append(pid)
         pid = seen[pid].parent
@@ -271,7 +273,7 @@ def _line(pid: int, seen: Mapping[int, Seen]) -> list[int]:
 
 
 def _line_now(pid: int) -> dict[int, Seen] | None:
-    """A process and those above it; None if one of them is gone."""
+    """A process and its ancestors; None if one of them is gone."""
     line: dict[int, Seen] = {}
     while pid:
         found = process(pid)
@@ -285,7 +287,7 @@ def _line_now(pid: int) -> dict[int, Seen] | None:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether a process is there, and belongs to a user whose processes are not shown."""
+    """Whether a process exists and belongs to a user whose processes are hidden."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""A server from its start to its end, and as a process that signals stop."""
+"""A server's start and shutdown, and the process around it that signals stop."""
 
 import asyncio
 import ctypes
@@ -33,17 +33,17 @@ from kedge.server.sse.hub import Streams, streaming
 
 _request_log = logging.getLogger("kedge.server.requests")
 _SHOWN = frozenset({"directory", "limit", "messageID", "path", "scope"})
-"""Parameters that hold neither a secret nor what people look for."""
+"""Parameters that contain neither a secret nor a search text."""
 
 
 class RequestLog:
-    """An ASGI application that tells of each request to another."""
+    """ASGI middleware that logs each request."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on. Of a stream, both the beginning and the end are told."""
+        """Pass a request on. A stream is logged when it begins and when it ends."""
         began = monotonic()
         asked = _asked(scope)
         status, size = "-", 0
@@ -60,7 +60,7 @@ class RequestLog:
         try:
             await self._app(scope, receive, counting)
         finally:
-            # Without a status nothing was answered: the client left, or the server stops.
+            # No status means no answer: the client left, or the server stops.
             _request_log.info(
                 "%s %s %.1f ms %d bytes", asked, status, 1000 * (monotonic() - began), size
             )
@@ -80,7 +80,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server at work."""
+    """A running server."""
 
     url: str
     backend: Backend
@@ -96,7 +96,7 @@ async def serving(
     database: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Running]:
-    """A server on a directory, for as long as the block lasts.
+    """Run a server in a directory for as long as the block lasts.
 
     It listens before the database is open; requests that arrive meanwhile wait.
     """
@@ -105,7 +105,7 @@ async def serving(
     url = url_of(chosen.hostname, listener)
     door = StartupGate()
     async with AsyncExitStack() as parts:
-        # The last is ended first.
+        # The last one entered is closed first.
         gate = Gate(door, chosen)
         app = RequestLog(gate) if chosen.log_requests else gate
         stop_accepting = await parts.enter_async_context(http_server(app, listener))
@@ -124,12 +124,12 @@ async def serving(
         agent = await parts.enter_async_context(Agent(engine, environ=environ))
         streams = await parts.enter_async_context(streaming(engine, chosen))
         backend = Backend(engine=engine, agent=agent, settings=chosen, streams=streams)
-        # Those who wait for an answer must not be kept waiting, nor keep the engine from closing.
+        # Waiting requests must get their refusal, and must not keep the engine from closing.
         parts.push_async_callback(door.close)
         parts.push_async_callback(_interrupt, agent, streams)
         parts.callback(stop_accepting)
         engine.recovery.answer_left_with(partial(_answer_left, backend))
-        # Listeners are told of what is found now, so it is before they come.
+        # Recover before clients connect: listeners are notified of what is found.
         await _trying(engine.recovery.look)
         recovering = asyncio.create_task(_trying(engine.recovery.recover))
         parts.callback(recovering.cancel)
@@ -142,28 +142,29 @@ async def _trying(recovery: Callable[[], Awaitable[None]]) -> None:
         await recovery()
     except KedgeError as error:
         # The engine tries again every few seconds.
-        _log.warning("what killed processes left is not in order yet: %s", error)
+        _log.warning("recovery of killed processes is not complete yet: %s", error)
 
 
 async def _answer_left(backend: Backend, session: Session) -> None:
-    """Answer prompts that were left, if their session is for clients of this server."""
+    """Answer prompts that were left unanswered, if their session is within the server's root."""
     if backend.settings.allows(session.info.directory):
         await backend.agent.answer_left(session)
 
 
 async def _interrupt(agent: Agent, streams: Streams) -> None:
-    """End what runs while somebody listens: who comes back later may not ask what became of it."""
+    """Interrupt running turns while clients still listen: one that reconnects later may never ask
+    how they ended."""
     await agent.close()
     await streams.flushed()
 
 
 _STOP_PATIENCE = 4.0
-"""Seconds until a server that was told to stop leaves, whatever still runs: everything that was
-acknowledged is stored, and what was cut off is recovered at the next start. On a busy machine it
-takes some time until it is gone, and it has five seconds."""
+"""Seconds until a server that was told to stop exits, whatever still runs: all acknowledged data is
+stored, and unfinished work is recovered at the next start. Exiting takes some time on a busy
+machine, and five seconds is all it gets."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""As glibc calls them; other C libraries have none of it."""
+"""glibc's names; other C libraries do not have them."""
 _LARGE = 4 * 1024 * 1024
 
 
@@ -172,8 +173,8 @@ async def run(
     explain: Callable[[Running], Coroutine[Any, Any, None]],
     **options: Any,  # noqa: ANN401 - as `serving`
 ) -> None:
-    """Serve until a signal says to stop; `announce` is told of the server when it answers, and
-    `explain` right afterwards, beside what clients want."""
+    """Serve until a signal says to stop. `announce` is called with the server when it answers, and
+    `explain` right afterwards, while clients are already served."""
     _keep_memory()
     stop = Stop()
     stop.listen()
@@ -186,8 +187,8 @@ async def run(
 
 
 def _keep_memory() -> None:
-    """Let glibc keep the memory of large answers: by default it gives it back after each one, and
-    getting it again takes longer than all that is done with it."""
+    """Let glibc keep the memory of large answers: by default it returns it to the system after each
+    one, and allocating it again takes longer than all work done with it."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE)
@@ -195,27 +196,27 @@ def _keep_memory() -> None:
 
 
 class Stop:
-    """The wish that the process ends: said once it is heeded, said twice it is obeyed at once."""
+    """Stop signals. First signal: graceful stop; second: exit now."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
         self.is_starting = True
-        """Whether nothing was promised yet, so that there is nothing to end: a start may wait for a
-        locked database in threads that cannot be told to stop."""
+        """Whether the server is still starting. Nothing was promised yet, so the process may just
+        exit: threads of a start may wait for a locked database and cannot be cancelled."""
         self._loop = asyncio.get_running_loop()
         self._was_said = False
 
     def listen(self) -> None:
-        """Take Ctrl-C and SIGTERM as the wish.
+        """Handle Ctrl-C and SIGTERM.
 
-        Not by means of the loop, which may be busy, or over while threads still work.
+        Not through the loop: it may be busy, or already closed while threads still work.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.is_starting:
-            # Not by way of a buffer: another thread may be writing into it.
+            # Unbuffered: another thread may be writing into the buffer.
             os.write(2, b"kedge: interrupted before it had started\n")
         if self._was_said or self.is_starting:
             _leave(128 + number)

@@ -1,4 +1,4 @@
-"""The description of the server in OpenAPI 3.1, made from the routes themselves."""
+"""The server's OpenAPI 3.1 description, generated from the routes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ Json: TypeAlias = dict[str, Any]
 
 _REFERENCE = "#/components/schemas/{name}"
 _KINDS = {"sessionID": "ses", "messageID": "msg", "partID": "prt", "permissionID": "per"}
-"""How the ids of a path begin."""
+"""The prefixes of the ids in a path."""
 _DIRECTORY: Json = {
     "name": "directory",
     "in": "query",
@@ -24,7 +24,7 @@ _DIRECTORY: Json = {
 
 
 class ErrorData(msgspec.Struct, frozen=True):
-    """What is known about an error."""
+    """Details of an error."""
 
     message: str
 
@@ -37,7 +37,7 @@ class NamedError(msgspec.Struct, frozen=True):
 
 
 class TaggedError(msgspec.Struct, frozen=True):
-    """An error in the newer of OpenCode's two forms."""
+    """An error in OpenCode's newer form."""
 
     tag: str = msgspec.field(name="_tag")
     message: str | None = None
@@ -67,13 +67,13 @@ def describe(routes: Sequence[Route], version: str) -> Json:
                 "token": {"type": "apiKey", "in": "query", "name": "auth_token"},
             },
         },
-        # Whoever sets no password needs none.
+        # A server without a password requires no authentication.
         "security": [{}, {"basic": []}, {"token": []}],
     }
 
 
 def _schemas(routes: Iterable[Route]) -> tuple[Mapping[Any, Json], dict[str, Json]]:
-    """The schema of every type by the type, and what they share by its name."""
+    """The schema of each type, and the shared components by name."""
     types = list(dict.fromkeys([*_ERRORS, *(each for route in routes for each in _types(route))]))
     found, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     for component in components.values():
@@ -89,7 +89,7 @@ def _types(route: Route) -> Iterator[Any]:
 
 
 def _open(component: Json) -> None:
-    """Say of values that they keep what they do not know, in place of the field that holds it."""
+    """Declare that values keep unknown keys, in place of the field that holds them."""
     if EXTRA_KEY in component.get("properties", {}):
         del component["properties"][EXTRA_KEY]
         component["additionalProperties"] = True
@@ -136,7 +136,7 @@ def _in_query(route: Route) -> Iterator[Json]:
 
 
 def _said(schema: Json) -> Json:
-    """What can be said in a query, where there is no null."""
+    """A schema for a query parameter, where null cannot be written."""
     kinds: list[Json] = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     if len(kinds) == 1:
         return kinds[0]

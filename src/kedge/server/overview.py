@@ -1,5 +1,5 @@
-"""What people should know of a server before they use it: who answers, what is ignored, how to
-attach. `kedge serve` says it on standard error, and `GET /` to whoever looks."""
+"""What users should know about a server before they use it: which model answers, which settings are
+ignored, how to attach. `kedge serve` prints it to standard error; `GET /` returns it."""
 
 import shlex
 from collections.abc import Iterator
@@ -19,30 +19,30 @@ TO_CONFIGURE = (
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, and what holds in one directory."""
+    """A server, and what applies in one directory."""
 
     name: str = "kedge"
     version: str
     directory: str
     worktree: str
     database: str
-    """Where sessions are kept; without a password."""
+    """Where sessions are stored; without the password."""
     model: str | None
-    """Who answers a prompt that names neither a model nor an agent; None if nobody can."""
+    """The model for a prompt that names neither a model nor an agent; None if there is none."""
     problem: str | None = None
-    """Why that model cannot be asked, or is another one than was configured."""
+    """Why that model cannot be used, or differs from the configured one."""
     isOffline: bool
-    """Whether the model without a network answers, because no other is configured."""
+    """Whether the offline model answers, because no other is configured."""
     isProtected: bool
-    """Whether a password is needed."""
+    """Whether a password is required."""
     notices: list[str]
-    """What of the configuration does not count, and why."""
+    """Which parts of the configuration are ignored, and why."""
     attach: str
-    """The command that starts OpenCode's terminal UI on this server."""
+    """The command that attaches OpenCode's terminal UI to this server."""
 
 
 async def overview_of(backend: Backend, place: Place, url: str) -> Overview:
-    """What there is to know of a directory, for someone who reaches the server at an address."""
+    """The overview of a directory for a client that reaches the server at this address."""
     around = await backend.agent.surroundings_of(place.directory, place.worktree)
     model: str | None = None
     try:
@@ -77,13 +77,13 @@ def _attaching(url: str, settings: ServerSettings) -> str:
 
 
 def local_url(url: str, hostname: str) -> str:
-    """The address of a server as programs on its own machine reach it."""
+    """The URL of a server for programs on its own machine."""
     shown = f"[{hostname}]" if ":" in hostname else hostname
     return url.replace(f"//{shown}:", f"//{_EVERYWHERE.get(hostname, shown)}:", 1)
 
 
 def lines(overview: Overview) -> Iterator[str]:
-    """The same for people at a terminal; what it is made of may hold anything."""
+    """The overview as lines for a terminal; values in it may contain any characters."""
     if overview.isOffline:
         yield (
             f"no model is configured, so {overview.model} answers, which carries out plain"

@@ -1,4 +1,4 @@
-"""The bodies of requests: read whole, within a limit per request and for all of them together."""
+"""Request bodies: read whole, within a limit per request and one for all of them together."""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,22 +10,24 @@ from kedge.server.errors import BadRequest, ClientGone, Crowded, SlowBody
 from kedge.server.responses import Receive
 
 _PATIENCE = 30
-"""Seconds until the next piece has to be there."""
+"""Seconds within which the next piece must arrive."""
 _LONGEST = 300
-"""Seconds until all of it has to be there."""
+"""Seconds within which the whole body must arrive."""
 _SMALL = 1024 * 1024
-"""Bytes of a body that holds no text or file of a person: decoding holds up everybody else."""
+"""Largest body of a request without text or files from a user, in bytes: decoding blocks all other
+requests."""
 _LARGE_AT_ONCE = 8
-"""How many of the largest kind there is room for."""
+"""How many bodies of the largest size there is room for at once."""
 MOST_VALUES = 50_000
-"""How many values a body may have: each is an object in Python, however short its text is."""
+"""Most values in a body: each becomes a Python object, however short its text."""
 
 
 def check_framing(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a body that is said to be encoded in a way that nobody undoes.
+    """Refuse a body with a transfer encoding that is not supported.
 
-    What is worse is refused before a request comes here. A length beside chunks is not seen here:
-    the chunks count, as the standard has it, and the connection is closed after the answer.
+    Worse framing is refused before a request gets here. A length in addition to chunks is not
+    visible here: the chunks count, as the standard says, and the connection is closed after the
+    answer.
     """
     if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
         raise BadRequest("transfer-encoding may only be chunked", "Headers")
@@ -41,7 +43,7 @@ class Bodies:
     async def read(
         self, headers: Mapping[bytes, bytes], receive: Receive, *, may_be_large: bool
     ) -> bytes:
-        """A whole body, unless it is too large or does not come."""
+        """Read a whole body; refuse it if it is too large or does not arrive in time."""
         most = self._most if may_be_large else min(self._most, _SMALL)
         _check_length(headers.get(b"content-length", b"0"), most)
         pieces: list[bytes] = []
@@ -87,15 +89,15 @@ def _too_large(most: int) -> TooLarge:
 
 
 def check_values(body: bytes) -> None:
-    """Refuse JSON that has too many values, or is nested too deep, before it is decoded.
+    """Refuse JSON with too many values or too deep nesting before it is decoded.
 
-    They are counted by the commas and brackets outside of strings. Whether it is JSON at all is not
-    seen here: as far as it is, this reads it as the decoder does.
+    Values are counted by the commas and brackets outside of strings. This does not check that the
+    text is valid JSON; as far as it is, it is read here the same way as by the decoder.
     """
     if _marks(body) <= wire.MAX_DEPTH:
         return
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # A value has a key at most, and a string two quotes; so many pieces can be held.
+    # A value has at most one key, and a string two quotes; this bounds the pieces in memory.
     if unescaped.count(b'"') > 4 * MOST_VALUES + 2:
         raise _too_many()
     outside = b"".join(unescaped.split(b'"')[::2])

@@ -1,10 +1,10 @@
-"""A request as handlers see it: decoded, with the directory and the session that it names."""
+"""A decoded request as handlers get it, with the directory and the session that it names."""
 
 import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -21,7 +21,6 @@ from kedge.engine.engine import Engine, Place
 from kedge.engine.session import Session
 from kedge.engine.worktrees import real_path
 from kedge.server.errors import BadRequest, Kind
-from kedge.server.file_names import FileNames
 from kedge.server.request_body import check_values
 from kedge.server.settings import ServerSettings
 from kedge.server.sse.hub import Streams
@@ -29,14 +28,12 @@ from kedge.server.sse.hub import Streams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """The engine and agent behind a server, and the streams of its clients."""
+    """What handlers work with: the engine, the agent, and the event streams of clients."""
 
     engine: Engine
     agent: Agent
     settings: ServerSettings
     streams: Streams
-    names: FileNames = field(default_factory=FileNames)
-    """The names of files that were listed lately."""
 
 
 Q = TypeVar("Q")
@@ -46,16 +43,16 @@ _MOST_PARAMETERS = 100
 
 
 class NoQuery(msgspec.Struct, frozen=True):
-    """No query but the directory, which every route understands."""
+    """No query parameters except the directory, which every route understands."""
 
 
 class NoBody(msgspec.Struct, frozen=True):
-    """No body; what is sent all the same is not looked at."""
+    """No body; a body that is sent anyway is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Generic[Q, B]):
-    """What a client asked for."""
+    """A client's request."""
 
     backend: Backend
     path: Mapping[str, str]
@@ -64,17 +61,17 @@ class Request(Generic[Q, B]):
     body: B
     headers: Mapping[bytes, bytes]
     asked: Mapping[str, str]
-    """The query as it came."""
+    """The raw query parameters."""
     url: str
-    """The path and query as they came."""
+    """The raw path and query."""
 
     @property
     def directory(self) -> str:
-        """Where the client works: said in the query, else in a header, else where the server was
-        started. It may not exist."""
+        """The client's working directory: from the query, else from a header, else the directory in
+        which the server was started. It may not exist."""
         said = (
             self.asked.get("directory")
-            # As clients say it to routes that begin with /api.
+            # The form that clients use for routes below /api.
             or self.asked.get("location[directory]")
             or _decoded(self.headers.get(_DIRECTORY_HEADER, b""))
         )
@@ -85,7 +82,7 @@ class Request(Generic[Q, B]):
 
     @property
     def names_directory(self) -> bool:
-        """Whether the query says a directory, which for lists is a filter."""
+        """Whether the query gives a directory, which makes it a filter for lists."""
         return bool(self.asked.get("directory"))
 
     async def place(self) -> Place:
@@ -97,21 +94,21 @@ class Request(Generic[Q, B]):
         return await engine.locate(directory)
 
     async def known_place(self) -> Place:
-        """The same for those who only show something: quicker, and also of a directory that is
-        gone."""
+        """The same for requests that only show something: faster, and it works for a directory that
+        no longer exists."""
         return await self.backend.engine.look_up(self.directory)
 
     async def surroundings(self) -> Surroundings:
-        """What can be read of the configuration, models and agents of the directory."""
+        """The configuration, models and agents of the directory, as far as they can be read."""
         place = await self.known_place()
         return await self.backend.agent.surroundings_of(place.directory, place.worktree)
 
     def id(self, prefix: str, name: str) -> str:
-        """An id in the path, if it can be one of its kind."""
+        """An id from the path; refused unless it is well-formed for its kind."""
         return checked_id(prefix, self.path[name], name, kind="Params")
 
     async def session_id(self) -> str:
-        """The id of the session that the path names; whether there is one shows when it is used."""
+        """The id of the session that the path names. Whether it exists shows when it is used."""
         if self.backend.settings.root is not None:
             await self.session()
         return self.id("ses", "sessionID")
@@ -124,8 +121,8 @@ class Request(Generic[Q, B]):
 
 
 def checked_id(prefix: str, value: str, *at: str | int, kind: Kind = "Payload") -> str:
-    """An id that a client sent, by default in the body, if it can be one of its kind; `at` is the
-    way to it."""
+    """An id that a client sent, by default in the body; refused unless it is well-formed for its
+    kind. `at` is the path to it, for the error message."""
     try:
         return check_id(prefix, value)
     except InvalidId as error:
@@ -142,7 +139,7 @@ def _decoded(header: bytes) -> str:
 
 
 def parsed_query(raw: bytes) -> dict[str, str]:
-    """The query by key; a key that is there twice is refused, as nobody knows which one counts."""
+    """The query as a dict; a repeated key is refused as ambiguous."""
     if not raw:
         return {}
     if raw.count(b"&") >= _MOST_PARAMETERS:
@@ -159,7 +156,7 @@ def parsed_query(raw: bytes) -> dict[str, str]:
 
 
 def query_value(asked: Mapping[str, str], kind: type[Q]) -> Q:
-    """The query as a value; keys that it does not know are ignored."""
+    """The query as a value; unknown keys are ignored."""
     try:
         return msgspec.convert(asked, kind, strict=False)
     except msgspec.ValidationError:
@@ -168,7 +165,7 @@ def query_value(asked: Mapping[str, str], kind: type[Q]) -> Q:
 
 
 def body_value(raw: bytes, kind: Any, may_be_absent: bool) -> Any:  # noqa: ANN401 - a union is no type
-    """The body as a value."""
+    """The decoded body."""
     if not raw.strip():
         if not may_be_absent:
             raise BadRequest(f"the body is missing; expected an object{_hint(kind)}", "Payload")
@@ -181,9 +178,9 @@ def body_value(raw: bytes, kind: Any, may_be_absent: bool) -> Any:  # noqa: ANN4
 
 
 def _hint(kind: Any, field: str | None = None) -> str:  # noqa: ANN401 - a union is no type
-    """The shape of a body that people get wrong as a whole, on a line of its own."""
+    """A line with an example for a body whose overall shape is often wrong; else empty."""
     example: dict[str, Any] = getattr(kind, "EXAMPLE", {})
     if not example or (field is not None and field.partition("[")[0] not in example):
         return ""
-    # What is wrong deep inside says enough.
+    # An error deep inside the body needs no example.
     return "" if "." in (field or "") else f"\n  send {json.dumps(example)}"

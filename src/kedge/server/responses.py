@@ -1,4 +1,4 @@
-"""What goes back to a client: JSON, bytes, nothing, or a stream of events."""
+"""Responses to clients: JSON, bytes, nothing, or a stream of events."""
 
 import asyncio
 import zlib
@@ -12,7 +12,7 @@ Message: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Stream: TypeAlias = Callable[[Receive, Send], Awaitable[None]]
-"""An answer that lasts. When it returns without a last chunk, the socket is dropped."""
+"""A response that lasts. If it returns without a last chunk, the connection is dropped."""
 
 JSON = b"application/json"
 _WORTH_COMPRESSING = 1024
@@ -22,7 +22,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer."""
+    """A complete response."""
 
     body: bytes
     status: int = 200
@@ -32,23 +32,23 @@ class Response:
 
 
 def json(value: object, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """A value as JSON."""
+    """A response with a value as JSON."""
     return json_text(wire.encode(value), status, headers)
 
 
 def json_text(text: str, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """JSON that is already text."""
+    """A response with JSON that is already text."""
     return json_bytes(text.encode(), status, headers)
 
 
 def json_bytes(body: bytes, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """JSON that is already encoded."""
+    """A response with JSON that is already encoded."""
     raw = tuple((name.encode(), each.encode()) for name, each in headers)
     return Response(body, status, JSON, raw)
 
 
 def incomplete(is_incomplete: bool) -> list[tuple[str, str]]:
-    """The headers of an answer from which something is missing that could not be told."""
+    """The headers of a response from which something is missing that could not be determined."""
     if not is_incomplete:
         return []
     return [("x-incomplete", "true"), ("access-control-expose-headers", "X-Incomplete")]
@@ -59,7 +59,7 @@ NOTHING = Response(b"", 204, b"")
 
 
 async def send_answer(answer: Response, accepted: bytes, send: Send) -> None:
-    """Put an answer on the wire, compressed if the client reads that and it is worth it."""
+    """Send a response, compressed if the client accepts that and it is worthwhile."""
     body = answer.body
     headers = [*answer.headers]
     if answer.type:

@@ -1,5 +1,4 @@
-"""Which function answers which request: routes are declared beside their functions, and found by
-walking the segments of a path."""
+"""Routes: declared beside their handlers, and found by walking the segments of a path."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ H = TypeVar("H", bound=Callable[..., Awaitable[Response | Stream]])
 
 
 def always(body: object) -> bool:
-    """Every request grants something."""
+    """For `grants`: every request to this route grants something."""
     return True
 
 
@@ -26,7 +25,8 @@ class Route:
 
     method: str
     path: str
-    """With parameters in braces: `/session/{sessionID}`. A last `*` stands for all that follows."""
+    """With parameters in braces: `/session/{sessionID}`. A final `*` matches the rest of the
+    path."""
     operation: str
     """OpenCode's operation id, or one of kedge's own that begins with `kedge.`."""
     handler: Handler
@@ -34,34 +34,34 @@ class Route:
     body: Any
     body_may_be_absent: bool
     body_may_be_large: bool
-    """Whether it may have as many bytes as the settings allow, and not only 1 MiB."""
+    """Whether the body may be as large as the settings allow, instead of 1 MiB."""
     answer: Any
-    """The type of the JSON answer, or `bytes` or `None`; for a stream, that of its events."""
+    """The type of the JSON answer, or `bytes` or `None`; for a stream, the type of its events."""
     status: int
     media_type: str
     reads_files: bool
-    """Whether a program or a thread reads many files for it; of these only a few run at once."""
+    """Whether it reads many files with a program or thread; only a few of these run at once."""
     grants: Callable[[Any], bool] | None
-    """Whether a request with such a body gives an agent more than it has; None if none does."""
+    """Whether a request with this body gives an agent new permissions; None if no request does."""
 
     @property
     def summary(self) -> str:
-        """The first line of the handler's documentation."""
+        """The first line of the handler's docstring."""
         return (inspect.getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
     def parameters(self) -> list[str]:
-        """The names of what stands in braces."""
+        """The names in braces."""
         return [part[1:-1] for part in _segments(self.path) if part.startswith("{")]
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The routes of one area, as its module declares them."""
+    """The routes that one module declares."""
 
     all: list[Route] = field(default_factory=list)
     reads_files: bool = False
-    """Whether they all do, and not only those that say so."""
+    """Whether all of these routes read many files, not only those declared so."""
 
     def get(self, path: str, operation: str, **said: Any) -> Callable[[H], H]:  # noqa: ANN401 - as `add`
         return self.add("GET", path, operation, **said)
@@ -94,7 +94,7 @@ class Routes:
         reads_files: bool = False,
         grants: Callable[[Any], bool] | None = None,
     ) -> Callable[[H], H]:
-        """Declare that the function below answers these requests."""
+        """Declare that the decorated function answers these requests."""
 
         def declare(handler: H) -> H:
             self.all.append(
@@ -130,7 +130,7 @@ class _Node:
 
 
 class Router:
-    """Finds the route of a request; case and superfluous slashes do not matter, as in OpenCode."""
+    """Finds the route of a request; case and extra slashes do not matter, as in OpenCode."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._root = _Node()
@@ -150,7 +150,7 @@ class Router:
         node.routes[route.method] = route
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path by method, none if there is no such path; and its parameters."""
+        """The routes of a path by method (none if there is no such path) and its parameters."""
         node: _Node | None = self._root
         parameters: dict[str, str] = {}
         rest: _Node | None = None

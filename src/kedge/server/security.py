@@ -1,8 +1,8 @@
-"""Who may come in: the checks that stand before every route, and the headers of CORS.
+"""Access control in front of every route, and the CORS headers.
 
-Without a password the server trusts whoever is on this machine, but not what a web page on this
-machine's browser sends: such a request has a foreign `Origin`, or, if the page's own name was made
-to point here, a foreign `Host`.
+Without a password the server trusts every program on this machine, but not a web page open in this
+machine's browser: such a request has a foreign `Origin` or, if the page's own name was made to
+resolve to this machine, a foreign `Host`.
 """
 
 import base64
@@ -25,15 +25,15 @@ _ORIGINS = re.compile(
     r"https://([a-z0-9-]+\.)+opencode\.ai|tauri://localhost|oc://renderer[^\s]*",
     re.IGNORECASE,
 )
-"""Where OpenCode's own clients come from. No port of this machine is among them: what listens there
-may run anybody's code, and `tauri.localhost` is such a place for a browser."""
+"""The origins of OpenCode's own clients. No port of this machine is among them: what listens there
+may run untrusted code, and to a browser `tauri.localhost` is such an address."""
 _HOST = re.compile(r"([^\[\]:@/\\\s]+|\[[0-9a-f:.]+\])(?::[0-9]*)?", re.IGNORECASE)
-"""A name or address, and perhaps a port."""
+"""A name or address, with an optional port."""
 _ONCE = (
     *(b"host", b"origin", b"authorization", b"content-length", b"content-type"),
     *(b"transfer-encoding", b"sec-fetch-site"),
 )
-"""Headers that decide something: of two that differ, nobody could tell which one counts."""
+"""Headers that must not be repeated: two different values would be ambiguous."""
 _OTHER_SITES = (b"cross-site", b"same-site")
 _ASKED_HEADERS = b"access-control-request-headers"
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
@@ -42,11 +42,11 @@ _UNAUTHORIZED = Response(b"", 401, b"", ((_CHALLENGE[0].encode(), _CHALLENGE[1].
 _UNAUTHORIZED_API = json(
     {"_tag": "UnauthorizedError", "message": "Authentication required"}, 401, [_CHALLENGE]
 )
-"""The same for routes of OpenCode's newer kind."""
+"""The same for routes of OpenCode's v2 API."""
 
 
 class Gate:
-    """An ASGI application that lets requests through to another."""
+    """ASGI middleware that checks each request before it passes it on."""
 
     def __init__(self, app: App, settings: ServerSettings) -> None:
         self._app = app
@@ -81,10 +81,10 @@ class Gate:
     def _refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], origin: str, allowed: bool
     ) -> Response | None:
-        # Nearly all requests have no header twice, which is quick to tell.
+        # Nearly all requests have no repeated header, and that is quick to check.
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else None
         if repeated:
-            return error_answer(BadRequest(f"the header {repeated} is there twice", "Headers"))
+            return error_answer(BadRequest(f"the header {repeated} is repeated", "Headers"))
         if self._credentials is None and not self._is_own(headers.get(b"host", b"")):
             return error_answer(
                 Refused("the Host header names another machine; use http://127.0.0.1 or localhost")
@@ -109,20 +109,20 @@ class Gate:
         )
 
     def _is_foreign(self, headers: Mapping[bytes, bytes], origin: str) -> bool:
-        """Whether a page sent this that did not come from here. A password does not tell: browsers
-        add one that they know to what other pages send."""
+        """Whether a page of another site sent this. A password is no proof: browsers add a password
+        that they know to requests that other pages send."""
         site = headers.get(b"sec-fetch-site", b"").lower()
         if site in _OTHER_SITES:
-            # Said of images, frames and links too, which have no origin.
+            # Images, frames and links say this too, and they have no origin.
             return True
         host = headers.get(b"host", b"").decode("latin-1")
         if not origin or (host and origin.lower().partition("://")[2] == host.lower()):
             return False
-        # A proxy may have changed the host, which only a server with a password is there for.
+        # A proxy may have changed the host, but only a server with a password stands behind one.
         return self._credentials is None or site != b"same-origin"
 
     def _is_own(self, header: bytes) -> bool:
-        """Whether a request was meant for this machine, or for a name that was allowed."""
+        """Whether a request was addressed to this machine or to an allowed name."""
         found = _HOST.fullmatch(header.decode("latin-1"))
         if found is None:
             return False
@@ -143,7 +143,7 @@ def _vary(headers: Mapping[bytes, bytes]) -> tuple[bytes, bytes]:
 
 
 def _digest(credentials: bytes) -> bytes:
-    """Of one length, so that comparing takes the same time whatever was given."""
+    """A digest of fixed length, so that the comparison takes the same time for any input."""
     return hashlib.sha256(credentials).digest()
 
 
@@ -161,7 +161,7 @@ def _token(query: bytes) -> bytes | None:
     if b"auth_token" not in query:
         return None
     found = parse_qs(query.decode("latin-1")).get("auth_token", [])
-    # A space is a plus that a client forgot to encode.
+    # A space is a plus sign that the client forgot to encode.
     return _decoded(found[0].replace(" ", "+").encode()) if len(found) == 1 else None
 
 

@@ -1,4 +1,4 @@
-"""How a server is reached, and by whom."""
+"""A server's settings: its address, who may use it, and its limits."""
 
 import functools
 import ipaddress
@@ -24,31 +24,33 @@ class ServerSettings:
 
     hostname: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    """0 takes one that is free."""
+    """0 picks a free port."""
     cors: tuple[str, ...] = ()
-    """Origins that may use the server from a browser, beside those that OpenCode's clients have."""
+    """Origins that may use the server from a browser, in addition to those of OpenCode's
+    clients."""
     password: str | None = None
-    """Without one, only this machine can use the server."""
+    """Without a password, only this machine can use the server."""
     username: str = DEFAULT_USERNAME
     root: str | None = None
-    """Clients may only work in this folder and below it."""
+    """If set, clients may only work in this folder and below it."""
     max_body: int = _LARGEST_BODY
-    """Bytes that a prompt or part may have; other requests 1 MiB at most."""
+    """Largest body of a prompt or part in bytes; other requests may have 1 MiB."""
 
     log_requests: bool = False
-    """Whether each request is a line in the log `kedge.server.requests`."""
+    """Whether to log each request to `kedge.server.requests`."""
     commands_may_grant: bool = True
-    """Whether what this process started, and with it commands of the agent, may answer, allow and
-    start things like other clients. `kedge serve` lets them not; a program that serves beside other
-    work may have clients among its children."""
+    """Whether processes that this process started, including commands of the agent, may answer
+    permission requests, allow and start things like other clients. `kedge serve` turns this off; a
+    program that embeds a server may have clients among its children."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise InvalidInput(f"{self.port} is no port; give one from 0 to 65535", field="port")
+            raise InvalidInput(f"{self.port} is not a port; give one from 0 to 65535", field="port")
         for origin in self.cors:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise InvalidInput(
-                    f"{origin!r} is no origin; give one such as https://example.com", field="cors"
+                    f"{origin!r} is not an origin; use one such as https://example.com",
+                    field="cors",
                 )
         if self.root is not None:
             object.__setattr__(self, "root", os.path.realpath(self.root))
@@ -64,25 +66,25 @@ class ServerSettings:
         return is_loopback(self.hostname)
 
     def allows(self, directory: str) -> bool:
-        """Whether a directory is for clients."""
+        """Whether clients may use a directory."""
         if self.root is None or directory == self.root:
             return True
         return directory.startswith(self.root.rstrip("/") + "/")
 
     def check_root(self, directory: str) -> None:
-        """Refuse a directory that is not for clients."""
+        """Refuse a directory that clients may not use."""
         if not self.allows(directory):
             raise PathRefused(f"this server works in {self.root} only")
 
     def check_past(self, path: str | bytes, directory: str) -> None:
-        """Refuse what was at a path that is not for clients: the worktree of a session can reach
-        beyond what is theirs."""
+        """Refuse past contents of a path that clients may not use: the worktree of a session can
+        extend beyond the root."""
         self.check_root(os.path.normpath(os.path.join(directory, os.fsdecode(path))))
 
     def check_attachment(self, url: str, directory: str) -> None:
-        """Refuse a file to attach to a prompt that is not for clients."""
+        """Refuse to attach a file to a prompt that clients may not use."""
         try:
-            # As the one who reads it takes the address apart.
+            # Parsed the same way as by the code that reads the file.
             address = urlsplit(url)
         except ValueError:
             return
@@ -91,25 +93,26 @@ class ServerSettings:
 
 
 def password_in(environ: Mapping[str, str]) -> str | None:
-    """The password that the environment sets, under kedge's name or OpenCode's."""
+    """The password from the environment, under kedge's name or OpenCode's."""
     return next((environ[name] for name in SERVER_PASSWORDS if environ.get(name)), None)
 
 
 def forget_secrets(environ: MutableMapping[str, str]) -> None:
-    """Keep passwords from what the server starts: commands of an agent are no clients."""
+    """Remove passwords from the environment of programs that the server starts: an agent's commands
+    are not clients."""
     for name in OWN_SECRETS:
         environ.pop(name, None)
 
 
 def username_in(environ: Mapping[str, str]) -> str:
-    """The user name that the environment sets, under kedge's name or OpenCode's."""
+    """The user name from the environment, under kedge's name or OpenCode's."""
     said = environ.get("KEDGE_SERVER_USERNAME") or environ.get("OPENCODE_SERVER_USERNAME")
     return said or DEFAULT_USERNAME
 
 
 @functools.lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """Whether a name or address is this machine's own, seen from itself."""
+    """Whether a host name or address is a loopback address of this machine."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Snapshots of a worktree: what they hold, how they are taken, kept, compared and put back."""
+"""Snapshots of a worktree: take, keep, compare and restore them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # whatever the name stands for
-    """Import what is asked for: who only needs to know of a repository need not wait for more."""
+    """Import a name on first use: a caller that only needs `repository` does not load the rest."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'values')}"), name)

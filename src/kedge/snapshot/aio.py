@@ -1,5 +1,5 @@
-"""The asynchronous face of snapshots: the same verbs in threads, so that no event loop waits for a
-disk."""
+"""Asynchronous wrappers of snapshots: the same methods, run in threads, so that no disk blocks the
+event loop."""
 
 import asyncio
 import os
@@ -32,19 +32,20 @@ from kedge.snapshot.values import (
 )
 
 _THREADS = 4
-# Of their own: when a file system hangs, the others must not wait for these.
+# Separate threads: if a file system hangs, other work must not wait for these.
 _LOOKING_THREADS = 8
-# The budget is kept by whoever looks at files; only a file system that hangs takes longer.
+# Work on files keeps to the budget by itself; only a file system that hangs takes longer.
 _GRACE = 1.0
 
 Answer = TypeVar("Answer")
 
 
 class Threads:
-    """Two kinds of threads: for work that ends, and for work that a file system may hold up."""
+    """Two thread pools: one for work that always ends, one for work that a file system may
+    block."""
 
     def __init__(self, budget: float, give_up: Callable[[], None]) -> None:
-        """`give_up` is called when work that was begun takes longer than its budget."""
+        """`give_up` is called when work that has started takes longer than its budget."""
         self._budget = budget
         self._give_up = give_up
         self._closed = False
@@ -52,12 +53,12 @@ class Threads:
         self._looking = ThreadPoolExecutor(_LOOKING_THREADS, thread_name_prefix="kedge-looking")
 
     def check_open(self) -> None:
-        """Raise if these threads take no more work."""
+        """Raise if these threads are closed."""
         if self._closed:
             raise SnapshotRefused("these snapshots are closed")
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Do one thing more, and end; nothing if it was called before."""
+        """Run a last piece of work and close; does nothing on a second call."""
         if self._closed:
             return
         self._closed = True
@@ -68,20 +69,20 @@ class Threads:
             self._looking.shutdown(wait=False)
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
-        """What the work answers, however long it takes."""
+        """The result of the work, however long it takes."""
         self.check_open()
         return await asyncio.get_running_loop().run_in_executor(self._working, work)
 
     async def run_bounded(self, work: Callable[[], Answer]) -> Answer:
-        """What the work answers; `SnapshotTimeout` if it does not within its budget."""
+        """The result of the work; `SnapshotTimeout` if it exceeds its budget."""
         self.check_open()
         job = self._looking.submit(work)
         future = asyncio.wrap_future(job)
-        # Whoever stops waiting, be it for another reason, does not care how it ends.
+        # A caller that has stopped waiting, for any reason, ignores how it ends.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait({future}, timeout=self._budget + _GRACE)
         if not future.done():
-            # One that never began says nothing of the worktree.
+            # Work that never started says nothing about the worktree.
             if not job.cancel():
                 self._give_up()
             raise SnapshotTimeout
@@ -90,7 +91,8 @@ class Threads:
     async def obtain(
         self, work: Callable[[], Answer], give_back: Callable[[Answer], None]
     ) -> Answer:
-        """What the work answers; if the caller is cancelled meanwhile, it is given back."""
+        """The result of the work; if the caller is cancelled meanwhile, it is passed to
+        `give_back`."""
         self.check_open()
         job = self._looking.submit(work)
         try:
@@ -106,8 +108,8 @@ def _return(job: "Future[Answer]", give_back: Callable[[Answer], None]) -> None:
 
 
 class AsyncOrdered:
-    """As `Ordered`, to be awaited. What was begun when its caller is cancelled is carried out, and
-    until then no other kedge gets the worktree."""
+    """`Ordered` with awaitable methods. Work that has started is completed even if its caller is
+    cancelled, and until then no other kedge gets the worktree."""
 
     def __init__(self, ordered: Ordered, threads: Threads) -> None:
         self._ordered = ordered
@@ -124,7 +126,7 @@ class AsyncOrdered:
         return await self._threads.run(partial(self._ordered.look, list(paths), session=session))
 
     def holding(self, blobs: Collection[str]) -> list[tuple[bytes, Present]]:
-        """As `Ordered.holding`; to be called in a thread."""
+        """As `Ordered.holding`; call it in a thread."""
         return self._ordered.holding(blobs)
 
     async def apply(
@@ -159,7 +161,7 @@ class AsyncOrdered:
 
 
 class AsyncOrder:
-    """How the tasks of an event loop become the only ones in a worktree, one after the other."""
+    """Gives tasks of an event loop exclusive access to a worktree, one after the other."""
 
     def __init__(self, order: Order, threads: Threads) -> None:
         self._order = order
@@ -173,7 +175,7 @@ class AsyncOrder:
         """Wait for the worktree; `RootBusy` if that takes too long."""
         began = time.monotonic()
         async with AsyncExitStack() as leaving:
-            # In this process it goes by order of arrival, and nobody has to poll.
+            # Within this process, tasks are served in order of arrival, without polling.
             try:
                 async with asyncio.timeout(exclusive.PATIENCE):
                     await leaving.enter_async_context(self._queue)
@@ -184,10 +186,11 @@ class AsyncOrder:
             yield AsyncOrdered(self._order.under(held), self._threads)
 
     async def _wait(self, began: float) -> Hold:
-        # Whoever has waited behind others that waited for the same process need not begin anew.
+        # A task that queued behind others waiting for the same process does not start its wait
+        # anew.
         patience = self._order.patience(max(began, self._left))
         pauses = naps()
-        # There is no event to wait for: who has the lock is another process, or another loop.
+        # Polling: the lock is held by another process or another loop, which sends no event.
         while (held := await self._attempt()) is None:
             await self._threads.run(patience.check)
             await asyncio.sleep(next(pauses))
@@ -207,9 +210,9 @@ def _release(held: Hold | None) -> None:
 
 
 class AsyncSnapshots:
-    """The snapshots of one worktree, for programs that run an event loop.
+    """The snapshots of one worktree, for programs with an event loop.
 
-    A caller that is cancelled stops waiting; what was begun is still carried out whole.
+    A cancelled caller stops waiting, but work that has started is completed.
     """
 
     def __init__(self, snapshots: Snapshots) -> None:
@@ -245,7 +248,7 @@ class AsyncSnapshots:
         await self.close()
 
     async def close(self) -> None:
-        """Leave all in order for the next process."""
+        """Close, leaving everything in order for the next process."""
         await self._threads.close(self.snapshots.close)
 
     async def track(self, *, session: str | None = None) -> Snapshot:
@@ -253,7 +256,7 @@ class AsyncSnapshots:
         return await self._threads.run_bounded(partial(self.snapshots.track, session=session))
 
     def ordered(self) -> AbstractAsyncContextManager[AsyncOrdered]:
-        """As `Snapshots.ordered`; who is cancelled leaves the worktree when its work is done."""
+        """As `Snapshots.ordered`; a cancelled task gives up the worktree when its work is done."""
         self._threads.check_open()
         return self._order.entered()
 
@@ -275,9 +278,12 @@ class AsyncSnapshots:
         """As `Snapshots.identify`."""
         return await self._threads.run(partial(self.snapshots.identify, list(paths)))
 
-    async def moved_in(self, states: Mapping[bytes, Present], since: int) -> set[bytes]:
+    async def moved_in(
+        self, states: Mapping[bytes, Present], since: int, looked: int | None
+    ) -> set[bytes]:
         """As `Snapshots.moved_in`."""
-        return await self._threads.run(partial(self.snapshots.moved_in, dict(states), since))
+        ask = partial(self.snapshots.moved_in, dict(states), since, looked)
+        return await self._threads.run(ask)
 
     async def put_blobs(
         self, contents: Iterable[bytes], *, session: str | None = None
@@ -364,5 +370,5 @@ class AsyncSnapshots:
         return self.snapshots.is_slow()
 
     def status(self) -> Status:
-        """As `Snapshots.status`; it never waits."""
+        """As `Snapshots.status`; never blocks."""
         return self.snapshots.status()

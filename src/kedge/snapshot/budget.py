@@ -1,4 +1,4 @@
-"""Who may use the in-memory tree, for how long, and whether it may be used at all."""
+"""Time budgets and exclusive use of the in-memory tree, and whether it may be used at all."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from kedge.snapshot.worktree.file_reader import TooManyFiles
 
 
 class Guard:
-    """One user at a time, each within its budget; the first to exceed it pays for all."""
+    """Admits one user at a time, each within its budget; the first overrun degrades all."""
 
     def __init__(self, budget: float, on_degraded: Callable[[], None]) -> None:
         self._budget = budget
@@ -25,7 +25,7 @@ class Guard:
         self.protection = Protection.FULL
         self.reason = ""
         self.may_recover = False
-        """Whether a scan in the background can end the present state."""
+        """Whether a background scan can end the current state."""
 
     @contextmanager
     def turn(self) -> Iterator[float]:
@@ -33,15 +33,15 @@ class Guard:
         self.check()
         asked = monotonic()
         if not self._lock.acquire(timeout=self._budget):
-            # Whoever has it answers for it; it may be putting files back.
-            raise SnapshotTimeout("somebody else is still using the worktree's snapshots")
+            # The current user is responsible for its budget; it may be restoring files.
+            raise SnapshotTimeout("another caller is still using the worktree's snapshots")
         waited = monotonic() - asked
         try:
             self.check()
             with self.failing():
                 yield asked + self._budget
         except SnapshotTimeout:
-            # If others had most of the time, it says nothing of the worktree.
+            # If others used most of the time, the overrun says nothing about the worktree.
             if waited < self._budget / 2:
                 self.degrade()
             raise
@@ -50,13 +50,13 @@ class Guard:
 
     @contextmanager
     def patient_turn(self) -> Iterator[None]:
-        """Use the tree in the background, however long it takes."""
+        """Use the tree in the background, without a budget."""
         with self._lock, self.failing():
             yield
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Use the worktree's files and the store, but not the tree: closing waits for it."""
+        """Use the worktree's files and the store, but not the tree; closing waits for the end."""
         self.check_open()
         with self._unused:
             self.check_open()
@@ -70,13 +70,13 @@ class Guard:
                 self._unused.notify_all()
 
     def wait_until_unused(self) -> None:
-        """Return when nobody uses anything any more; nobody may begin when this is called."""
+        """Wait until nothing is in use any more; call it when no new use can begin."""
         with self._unused:
             self._unused.wait_for(lambda: not self._uses)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Turn what the machine says into what a caller can act on."""
+        """Translate OS errors into errors that a caller can act on."""
         try:
             yield
         except TooManyFiles as error:
@@ -95,7 +95,7 @@ class Guard:
             raise SnapshotRefused(self.reason)
 
     def check_open(self) -> None:
-        """Raise if these snapshots can be used no more."""
+        """Raise if these snapshots cannot be used any more."""
         if not self.is_ours():
             raise SnapshotRefused(
                 "another process opened these snapshots; open them anew after fork"
@@ -104,19 +104,19 @@ class Guard:
             raise SnapshotRefused("these snapshots are closed")
 
     def is_ours(self) -> bool:
-        """Whether this is the process that opened the snapshots."""
+        """Whether this process opened the snapshots."""
         return os.getpid() == self._process
 
     def refuse(self, reason: str, protection: Protection = Protection.REFUSED) -> None:
         self.protection, self.reason = protection, reason
 
     def restore(self) -> None:
-        """A scan ended: the tree is known again."""
+        """A scan has ended: the tree is known again."""
         if self.may_recover:
             self.protection, self.reason, self.may_recover = Protection.FULL, "", False
 
     def degrade(self) -> None:
-        """Protect declared paths only, until a scan ends."""
+        """Protect only declared paths until a scan ends."""
         if self.protection is not Protection.FULL:
             return
         self.reason = (

@@ -1,7 +1,7 @@
 """Exclusive access to a worktree: one kedge at a time takes snapshots or writes files in it.
 
-Who holds it only to look has a shared lock on a mark beside it too: that is over soon, so that it
-is worth waiting for. Who changes files, or is no kedge at all, has none.
+A holder that only reads also has a shared lock on a mark beside it: reading is over soon, so that
+waiting for it is worthwhile. A holder that changes files, or is not kedge at all, has no such lock.
 """
 
 import fcntl
@@ -43,19 +43,20 @@ def apply(
     """Write, then delete, then remove those of the folders that are empty by then; a result for
     each step.
 
-    What stands in the way of a write is deleted before it, and that write comes after the others. A
-    step that needs a copy is carried out only if there is one, or is going to be; if there is none
-    in the end, it is taken back. Folders are removed in the order given: the deepest must come
-    first. One that a file is to take the place of goes also with empty folders in it. If the steps
-    are `resumed` after a crash, what somebody has put in the place of something that is gone counts
-    as put there since. `may_write` is called before each change; if it raises, the rest is left.
+    What is in the way of a write is deleted before it, and that write comes after the others. A
+    step that needs a copy is carried out only if a copy exists or is going to; if there is none in
+    the end, the step is undone. Folders are removed in the given order, which must be deepest
+    first. A folder that a file replaces is removed together with empty folders in it. If the steps
+    are `resumed` after a crash, what another program has put in the place of something that is gone
+    counts as put there since. `may_write` is called before each change; if it raises, the rest is
+    left undone.
     """
     with Writer(root, content, tag=tag, on_result=on_result, may_write=may_write) as writer:
         return _Application(root, writer, steps, folders, resumed=resumed).results()
 
 
 class _Application:
-    """One run over a worktree."""
+    """One run of steps over a worktree."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class _Application:
         self._free = [step for step in writes if not _blocks(step.path, deleted, around)]
 
     def results(self) -> list[Result]:
-        """Carry out everything."""
+        """Carry out all steps."""
         coming = {step.path for step in self._blocked}
         results = self._put(self._free, coming | {step.path for step in self._free})
         results += self._put(self._in_the_way, coming)
@@ -96,9 +97,9 @@ class _Application:
         return self._without_unsafe(results)
 
     def _put(self, steps: Sequence[FileStep], coming: Set[bytes]) -> list[Result]:
-        """Carry out steps, but for those that need what is neither there nor coming."""
+        """Carry out steps, except those that need a content that neither exists nor is coming."""
         results: list[Result] = []
-        # First those that nothing depends on, so that the others find their copies.
+        # First the steps without needs, so that the others find their copies.
         for needy in (False, True):
             allowed = []
             for step in steps:
@@ -121,7 +122,7 @@ class _Application:
             self._writer.remove_if_hollow(path)
 
     def _without_unsafe(self, results: list[Result]) -> list[Result]:
-        """Put back what had to go before its copy was written, if the copy could not be."""
+        """Put back what was removed before its copy was written, if the copy could not be."""
         outcomes = {result.path: result.outcome for result in results}
         changed = {
             step.path: self._put_back(step)
@@ -139,7 +140,7 @@ class _Application:
         return self._resumed and outcome is Outcome.CONFLICT and not self._holds(step)
 
     def _holds(self, step: FileStep) -> bool:
-        """Whether what a step was to take away is still where it was."""
+        """Whether the content that a step should remove is still where it was."""
         assert isinstance(step.expect, Present)
         return _is_there(self._root, AsideCopy(step.path, step.expect.blob, step.expect.is_link))
 
@@ -151,7 +152,7 @@ class _Application:
         return Result(step.path, Outcome.CONFLICT, f"{_NO_COPY}; {self._put_beside(step)}")
 
     def _put_beside(self, step: FileStep) -> str:
-        """Keep what cannot go back where its owner sees it; something else is in its place now."""
+        """Keep content that cannot go back where its owner sees it; its place is taken by now."""
         folders = [*_folders_above(step.path)[::-1], b""]
         for folder in folders:
             name = names.kept_name(step.path.rpartition(b"/")[2], self._writer.tag, step.number)
@@ -163,7 +164,7 @@ class _Application:
         return "it could not be put back"
 
     def _is_safe(self, step: FileStep) -> bool:
-        """Whether one of the copies that a step needs is there, if it needs any."""
+        """Whether one of the copies that a step needs exists, if it needs any."""
         return not step.needs or any(_is_there(self._root, copy) for copy in step.needs)
 
 
@@ -178,7 +179,7 @@ def _is_there(root: Root, copy: AsideCopy) -> bool:
 
 
 def _blocks(path: bytes, others: Set[bytes], above_others: Set[bytes]) -> bool:
-    """Whether one of two kinds of paths has to be a folder where the other has a file."""
+    """Whether a path of one set must be a folder where the other set has a file."""
     return path in above_others or not others.isdisjoint(_folders_above(path))
 
 
@@ -192,7 +193,7 @@ _PROC = Path("/proc")
 
 
 class Hold:
-    """A locked root. Who works in it when it is released still has it until that is done."""
+    """A locked root. Work in progress when it is released keeps the lock until it is done."""
 
     def __init__(self, root: Root, mark: Path) -> None:
         """Take over a root that was opened for this alone and is locked."""
@@ -204,7 +205,7 @@ class Hold:
 
     @contextmanager
     def used(self) -> Iterator[Root]:
-        """The locked root, for work that must end before anybody else gets the lock."""
+        """The locked root, for work that must end before another process gets the lock."""
         with self._changing:
             if self._is_released:
                 raise InvariantBroken("a worktree was used after it was let go")
@@ -216,7 +217,7 @@ class Hold:
 
     @contextmanager
     def changing(self) -> Iterator[Root]:
-        """As `used`, to change files: from here on nobody need wait for the end of a look."""
+        """As `used`, for changing files: removes the mark that says that this holder only reads."""
         with self.used() as root:
             self._unmark()
             yield root
@@ -228,7 +229,7 @@ class Hold:
             os.close(mark)
 
     def release(self) -> None:
-        """Let go; called once, by whoever has taken it."""
+        """Release the lock; called once, by the holder."""
         with self._changing:
             self._is_released = True
         self._leave()
@@ -243,7 +244,7 @@ class Hold:
         self._root.close()
 
     def check(self) -> None:
-        """Raise if another folder has come in the place of the one that is locked."""
+        """Raise if another folder has taken the place of the locked one."""
         with self.used() as root:
             if not root.is_same():
                 raise SnapshotError("the folder was replaced while it was being worked in")
@@ -267,7 +268,7 @@ def hold(root: Root, mark: Path) -> Hold | None:
 
 
 def is_only_looked_at(root: Root, mark: Path) -> bool:
-    """Whether whoever has the root locked will be done soon, as far as that can be seen."""
+    """Whether the holder of the root's lock only reads, as far as that is visible."""
     try:
         fd = os.open(mark, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -282,7 +283,7 @@ def is_only_looked_at(root: Root, mark: Path) -> bool:
 
 
 def holder_of(root: Root) -> str:
-    """Which process has the root locked, in words; empty if the system does not tell."""
+    """A description of the process that has the root locked; empty if it is not visible."""
     return ", ".join(
         f"process {pid} ({program})" + (", which is stopped" if is_stopped else "")
         for pid, program, is_stopped in _holders(root)
@@ -290,11 +291,11 @@ def holder_of(root: Root) -> str:
 
 
 def _marked(path: Path) -> int | None:
-    """Say that the root is only looked at; None if that cannot be said, which costs patience."""
+    """Mark the root as being only read; None if that fails, which makes others wait less."""
     with suppress(OSError):
         fd = os.open(path, _MARK, PRIVATE_FILE)
         try:
-            # Only those who look whether somebody has it ever have it alone, for a moment.
+            # Only processes that test the mark ever lock it exclusively, and only for a moment.
             fcntl.flock(fd, fcntl.LOCK_SH)
         except OSError:
             os.close(fd)
@@ -304,9 +305,10 @@ def _marked(path: Path) -> int | None:
 
 
 def _holders(root: Root) -> Iterator[tuple[int, str, bool]]:
-    """Who has the root's folder locked: process, name of its program, whether it is stopped.
+    """The holders of the lock on the root's folder: process, name of its program, whether it is
+    stopped.
 
-    Processes of other containers cannot be seen.
+    Processes of other containers are not visible.
     """
     try:
         status = os.stat(root.path)
@@ -324,18 +326,18 @@ def _holders(root: Root) -> Iterator[tuple[int, str, bool]]:
 
 
 PATIENCE = 30.0
-"""Seconds that somebody waits for another kedge that only looks at the same worktree."""
+"""Seconds to wait for another kedge that only reads the same worktree."""
 
 SOON = 2.0
-"""Seconds that somebody waits for another process that changes its files, or is stopped."""
+"""Seconds to wait for another process that changes its files, or is stopped."""
 
 
 SURE = 0.5
-"""Seconds after which a process that seems to change files does."""
+"""Seconds after which a process that seems to change files is assumed to."""
 
 
 class Order:
-    """How to become the only one in a worktree."""
+    """Acquires exclusive access to a worktree."""
 
     def __init__(self, opened: Opened, guard: Guard, taker: Taker, limit: int) -> None:
         self._opened = opened
@@ -344,7 +346,7 @@ class Order:
         self._limit = limit
 
     def attempt(self) -> Hold | None:
-        """The worktree, if nobody else has it; what a dead restore left in it is put in order."""
+        """The worktree, if it is free; also cleans up after a restore whose process died."""
         with self._guard.use():
             held = hold(self._opened.root, self._opened.looking)
             if held is not None:
@@ -352,7 +354,7 @@ class Order:
             return held
 
     def wait(self) -> Hold:
-        """The worktree, as soon as nobody else has it; `RootBusy` if that takes too long."""
+        """The worktree, as soon as it is free; `RootBusy` if that takes too long."""
         patience = self.patience(time.monotonic())
         pauses = naps()
         while (held := self.attempt()) is None:
@@ -361,7 +363,7 @@ class Order:
         return held
 
     def patience(self, began: float) -> "Patience":
-        """How long to wait for the worktree, since a time of the monotonic clock."""
+        """How long to wait for the worktree, from this time of the monotonic clock on."""
         return Patience(self._opened, began)
 
     def _put_in_order(self, held: Hold) -> None:
@@ -374,12 +376,12 @@ class Order:
             raise
 
     def under(self, held: Hold) -> "Ordered":
-        """What can be done in the worktree by whoever has it."""
+        """The operations in the worktree, for its holder."""
         return Ordered(self._opened, self._guard, self._taker, held, self._limit)
 
 
 class Patience:
-    """How long somebody waits for a worktree that another process has."""
+    """Decides how long to wait for a worktree that another process has."""
 
     def __init__(self, opened: Opened, began: float) -> None:
         self._opened = opened
@@ -388,9 +390,9 @@ class Patience:
         self._blocker: str | None = None
 
     def check(self) -> None:
-        """Raise `RootBusy` if the worktree is not worth waiting for any longer: if one process has
-        changed its files, or was stopped, all the time. Between two that only look, and while one
-        begins or ends to, nobody says that he does."""
+        """Raise `RootBusy` if the worktree is not worth waiting for any longer: if one process was
+        changing its files, or was stopped, all the time. In between two holders that only read, and
+        while one starts or ends, no mark is set."""
         now = time.monotonic()
         if now - self._began < min(SOON, PATIENCE):
             return
@@ -415,7 +417,8 @@ class Ordered:
 
     def track(self, *, session: str | None = None) -> Snapshot:
         """As `Snapshots.track`."""
-        # Given up by whoever waited for it, it does not keep the worktree: it gets no number.
+        # Not `used`: without its caller the snapshot gets no number, so it need not hold the
+        # worktree.
         with self._guard.turn() as deadline:
             snapshot = self._taker.take(deadline, session)
         self._held.check()
@@ -427,8 +430,8 @@ class Ordered:
             return look(root, self._store, paths, session=session, limit=self._limit)
 
     def holding(self, blobs: Collection[str]) -> list[tuple[bytes, Present]]:
-        """Covered paths that held these blobs when a snapshot was last taken. Looks at every file
-        that is known, so it is for the rare case."""
+        """Covered paths that held these blobs when a snapshot was last taken. Slow, as it goes
+        through every known file; for rare cases."""
         with self._guard.patient_turn():
             found = self._worktree.holding({bytes.fromhex(blob) for blob in blobs})
         return [(path, Present(file.blob.hex(), file.mode)) for path, file in found]
@@ -443,16 +446,16 @@ class Ordered:
         on_result: Callable[[Result], None] | None = None,
         may_write: MayWrite = always,
     ) -> list[Result]:
-        """Carry out steps: writes, then deletions, then folders that are empty by now.
+        """Carry out steps: writes, then deletions, then removal of folders that are empty by then.
 
-        What stands where something is to be written goes first. A step with `needs` is carried out
-        only if its content is at one of these paths by then.
+        What is in the way of a write is removed first. A step with `needs` is carried out only if
+        its content exists at one of these paths by then.
 
-        A path that is as wanted is done (`UNCHANGED`), one that is as expected is written, any
-        other is left alone: so the same steps may be applied again after a crash, once `clean_up`
-        has put in order what it left. All is on the disk for good when this returns; `on_result`
-        is called for each path before that. `tag` is in the names of temporary files. `may_write`
-        is called before each change: if it raises, the rest is left as after a crash.
+        A path with the wanted state is done (`UNCHANGED`), one with the expected state is written,
+        any other is left alone: so the same steps may be applied again after a crash, once
+        `clean_up` has cleaned up after it. All changes are durable on return; `on_result` is called
+        for each path before that. `tag` is part of the names of temporary files. `may_write` is
+        called before each change: if it raises, the rest is left as after a crash.
         """
         with self._guard.use(), self._held.changing() as root:
             return apply(
@@ -469,7 +472,8 @@ class Ordered:
     def clean_up(
         self, steps: Sequence[FileStep], *, tag: str, may_write: MayWrite = always
     ) -> list[Result]:
-        """Put in order what a crash left of steps; the results are of the paths with trouble."""
+        """Clean up after steps that a crash interrupted; returns results for paths with
+        problems."""
         with self._guard.use(), self._held.changing() as root:
             return clean_up(root, steps, tag=tag, may_write=may_write)
 

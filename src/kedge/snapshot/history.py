@@ -1,4 +1,4 @@
-"""What kept snapshots say: the state of a path in one, and the changes between two."""
+"""Queries on kept snapshots: the state of a path in one, and the changes between two."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -11,7 +11,7 @@ from kedge.snapshot.values import Absent, Change, Present, Reason, Snapshot, Sta
 _EXECUTABLE = 0o100755
 _FOLDER = 0o40000
 _LINK = S_IFLNK | 0o777
-# Trees parsed at a time; one walk visits the folders on the way to a path again and again.
+# Parsed trees to cache: one walk visits the parents of a path again and again.
 _TREES = 4096
 
 _TOLD = {Reason.LARGE, Reason.SPECIAL, Reason.UNREADABLE, Reason.UNSTABLE}
@@ -20,7 +20,7 @@ ReadObject = Callable[[bytes], bytes]
 
 
 class View:
-    """A snapshot that can be asked about paths."""
+    """A snapshot that can be queried by path."""
 
     def __init__(self, read: ReadObject, snapshot: Snapshot) -> None:
         self._read = read
@@ -31,7 +31,7 @@ class View:
         self._trees = lru_cache(_TREES)(self._tree)
 
     def state(self, path: bytes) -> State:
-        """What the snapshot says of a path."""
+        """The state of a path in the snapshot."""
         entry: tuple[int, bytes] | None = (_FOLDER, self.files)
         for name in path.split(b"/"):
             if entry is None or entry[0] != _FOLDER:
@@ -40,11 +40,11 @@ class View:
         return self.state_of(path, entry)
 
     def covers(self, path: bytes, entry: tuple[int, bytes] | None) -> bool:
-        """Whether it is known what was at a path, given the entry in the files' tree."""
+        """Whether the state of a path is known, given its entry in the files' tree."""
         return entry is not None or not isinstance(self.state_of(path, None), Uncovered)
 
     def state_of(self, path: bytes, entry: tuple[int, bytes] | None) -> State:
-        """The same, when the entry in the files' tree is known."""
+        """The state of a path, given its entry in the files' tree."""
         note = self._note(path)
         if entry is not None and entry[0] != _FOLDER:
             return Present(entry[1].hex(), self._mode(entry[0], note))
@@ -62,7 +62,7 @@ class View:
         return S_IFREG | (executable if git_mode == _EXECUTABLE else plain)
 
     def _note(self, path: bytes) -> str | None:
-        """What is noted of a path, or of a folder above it."""
+        """The note on a path, or on a folder above it."""
         tree = self._notes
         for name in path.split(b"/"):
             entry = self._trees(tree).get(name)
@@ -74,7 +74,7 @@ class View:
         return None
 
     def notes_against(self, other: "View") -> Iterator[TreeChange]:
-        """Where two snapshots note different things."""
+        """The differences between the notes of two snapshots."""
         return compare(self._read, self._notes, other._notes)
 
     def _word(self, id: bytes) -> str:
@@ -85,7 +85,7 @@ class View:
 
 
 def changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...]:
-    """Every path whose state differs and which at least one of the two snapshots holds."""
+    """Every path whose state differs and that at least one of the two snapshots holds."""
     before, after = View(read, old), View(read, new)
     found: dict[bytes, Change] = {}
     for entry in compare(read, before.files, after.files):
@@ -94,7 +94,7 @@ def changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...
             before.state_of(entry.path, entry.old),
             after.state_of(entry.path, entry.new),
         )
-    # Permission bits that git's modes do not tell apart are in the notes alone.
+    # Permission bits that git's modes do not distinguish are only in the notes.
     for note in before.notes_against(after):
         if note.path not in found:
             change = Change(note.path, before.state(note.path), after.state(note.path))
@@ -104,7 +104,7 @@ def changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...
 
 
 def replaced(read: ReadObject, old: bytes, new: bytes | None) -> dict[bytes, Present]:
-    """What a tree of files holds at paths where another one, or none, holds something else; the
+    """The states in a tree of files at paths where another one, or none, has something else; the
     modes are git's."""
     return {
         change.path: Present(change.old[1].hex(), change.old[0])
@@ -114,7 +114,7 @@ def replaced(read: ReadObject, old: bytes, new: bytes | None) -> dict[bytes, Pre
 
 
 def held(read: ReadObject, tree: bytes, paths: Iterable[bytes]) -> dict[bytes, Present]:
-    """What a tree of files holds at those of the paths where it holds anything."""
+    """The states in a tree of files at those of the paths that it holds."""
     nothing = Snapshot(id=tree.hex(), notes=EMPTY_TREE.hex())
     view = View(read, nothing)
     states = {path: view.state(path) for path in paths}
@@ -122,9 +122,9 @@ def held(read: ReadObject, tree: bytes, paths: Iterable[bytes]) -> dict[bytes, P
 
 
 def uncovered_changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[Change, ...]:
-    """Paths at which something may have changed that one of two snapshots cannot tell.
+    """Paths that may have changed, but where one of two snapshots does not know.
 
-    What was ignored before, and what comes and goes while it is ignored, nobody wants to hear of.
+    Paths that were ignored before, or that come and go while they are ignored, are left out.
     """
     before, after = View(read, old), View(read, new)
     found: dict[bytes, Change] = {}
@@ -132,7 +132,7 @@ def uncovered_changes(read: ReadObject, old: Snapshot, new: Snapshot) -> tuple[C
         change = Change(note.path, before.state(note.path), after.state(note.path))
         if _is_worth_telling(change):
             found[note.path] = change
-    # A folder that is ignored by now is one note, for all the files that were known in it.
+    # A folder that is ignored by now has one note, for all files that were known in it.
     for entry in compare(read, before.files, after.files):
         if entry.path not in found and entry.new is None:
             change = Change(entry.path, before.state(entry.path), after.state(entry.path))

@@ -1,8 +1,9 @@
-"""What is on disk at paths now, always hashed, and stored where a plan may replace it."""
+"""Reads what is on disk at paths now: always hashed, and stored if a plan may replace it."""
 
 import errno
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import groupby
 
 from kedge.domain.errors import PathRefused
@@ -31,17 +32,17 @@ from kedge.snapshot.values import MEBIBYTE, Absent, Outcome, Present, Reason, St
 from kedge.snapshot.worktree.file_reader import REASONS
 
 MOST_ENTRIES = 10_000
-"""In a folder with more files and folders below it than this, they are not told one by one."""
+"""The entries of a folder with more files and folders than this are not listed one by one."""
 
 _UNREADABLE = {errno.EACCES, errno.EPERM, errno.EIO}
-# Nothing can be there under a name that the file system cannot hold.
+# Nothing can exist under a name that the file system cannot hold.
 _IMPOSSIBLE = {errno.ENAMETOOLONG, errno.EILSEQ}
 
 
 def look(
     root: Root, store: ObjectStore, paths: Iterable[bytes], *, session: str | None, limit: int
 ) -> dict[bytes, Disk]:
-    """What is at each path; what it holds is on the disk, and held for a session or a while."""
+    """The state of each path; contents are durable, and kept for a session or for a while."""
     found: dict[bytes, Disk] = {}
     for folder, group in groupby(sorted(set(paths), key=_parts), lambda path: _parts(path)[0]):
         found |= _look_in(root, folder, list(group), lambda data: store.put(BLOB, data), limit)
@@ -59,7 +60,7 @@ def _parts(path: bytes) -> tuple[bytes, bytes]:
 def _look_in(
     root: Root, folder: bytes, paths: list[bytes], put: Callable[[bytes], bytes], limit: int
 ) -> dict[bytes, Disk]:
-    """What is at some paths of one folder."""
+    """The states of some paths in one folder."""
     try:
         fd = root.open_folder(folder)
     except (PathRefused, OSError) as error:
@@ -71,7 +72,7 @@ def _look_in(
 
 
 def _without(error: PathRefused | OSError) -> Disk:
-    """What it means that a path's folder cannot be opened."""
+    """The state of a path whose folder cannot be opened."""
     if isinstance(error, PathRefused):
         return Obstacle(Outcome.SKIPPED, str(error))
     if isinstance(error, FolderBlocked):
@@ -101,7 +102,7 @@ def _look_at(root: Root, fd: int, path: bytes, put: Callable[[bytes], bytes], li
 
 
 def _folder(root: Root, path: bytes) -> Folder | Obstacle:
-    """All that is in a folder, however deep."""
+    """All files in a folder, at any depth."""
     entries: set[bytes] = set()
     folders = [path]
     for folder in folders:
@@ -129,7 +130,7 @@ def _size(limit: int) -> str:
 
 
 def identify(root: Root, path: bytes) -> State:
-    """What is at a path, known by its blob's id alone: nothing of it is stored."""
+    """The state of a path, with only its blob's id computed: nothing is stored."""
     *above, name = components(path)
     try:
         with root.folder(b"/".join(above)) as fd:
@@ -145,7 +146,7 @@ def identify(root: Root, path: bytes) -> State:
 
 
 def capture(root: Root, store: ObjectStore, path: bytes, limit: int) -> State:
-    """Put what is at a path into the store; it is durable after the store's next flush."""
+    """Store the content of a path; it is durable after the store's next flush."""
     *above, name = components(path)
     try:
         with root.folder(b"/".join(above)) as fd:
@@ -159,30 +160,39 @@ def capture(root: Root, store: ObjectStore, path: bytes, limit: int) -> State:
     return _without_content(found)
 
 
-def older_than(root: Root, paths: Iterable[bytes], since: int) -> set[bytes]:
-    """Those of the paths whose file was made, and written last, before a time of the file clock."""
-    older: set[bytes] = set()
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When a file was made and written last, by the file clock."""
+
+    made: int
+    written: int
+
+
+def older_than(root: Root, paths: Iterable[bytes], since: int) -> dict[bytes, Times]:
+    """Those of the paths whose file was made before a time of the file clock."""
+    older: dict[bytes, Times] = {}
     for folder, group in groupby(sorted(paths, key=_parts), lambda path: _parts(path)[0]):
         try:
             with root.folder(folder) as fd:
-                older.update(path for path in group if _is_older(fd, _parts(path)[1], since))
+                times = ((path, _times(fd, _parts(path)[1])) for path in group)
+                older.update((path, each) for path, each in times if each and each.made < since)
         except OSError:
-            continue  # gone since it was looked at
+            continue  # gone since it was examined
     return older
 
 
-def _is_older(fd: int, name: bytes, since: int) -> bool:
+def _times(fd: int, name: bytes) -> Times | None:
     made = born(fd, name)
-    if made is None or made >= since:
-        return False
+    if made is None:
+        return None
     try:
-        return os.lstat(name, dir_fd=fd).st_mtime_ns < since
+        return Times(made, os.lstat(name, dir_fd=fd).st_mtime_ns)
     except FileNotFoundError:
-        return False
+        return None
 
 
 def _without_content(found: ReadFailure) -> State:
-    # A folder is no file: at the path itself, nothing is held.
+    # A folder is not a file: the path itself holds nothing.
     if found is ReadFailure.ABSENT or found is ReadFailure.FOLDER:
         return Absent()
     return Uncovered(REASONS[found])

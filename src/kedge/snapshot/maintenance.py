@@ -1,5 +1,4 @@
-"""What snapshots do in a background thread: recover from a time-out, compare with the disk, collect
-garbage."""
+"""Background work for snapshots: recover from a timeout, compare with the disk, collect garbage."""
 
 import math
 import threading
@@ -13,16 +12,16 @@ from kedge.snapshot.values import SnapshotSettings
 from kedge.snapshot.worktree.file_reader import TooManyFiles
 from kedge.snapshot.worktree.state import WorktreeState
 
-# A turn of this many folders takes some milliseconds, so a snapshot never waits for long.
+# This many folders take some milliseconds, so a snapshot never waits for long.
 _FOLDERS_AT_A_TIME = 100
 _PAUSE = 0.01
-# Comparing must cost no more than this share of the time.
+# Comparing must not take more than this share of the time.
 _SHARE = 0.02
 _COLLECT_EVERY = 3600.0
 
 
 class Maintenance:
-    """One thread per worktree, started when there is something to keep up."""
+    """The background thread of one worktree, started when there is work."""
 
     def __init__(
         self, store: ObjectStore, worktree: WorktreeState, guard: Guard, settings: SnapshotSettings
@@ -46,17 +45,17 @@ class Maintenance:
             self._collect_when_due,
         )
         self.catch_up: Callable[[], None] = worktree.refresh
-        """Does at leisure what a snapshot had no time for."""
+        """Does the work that a snapshot had no time for."""
         self.owes = True
-        """Whether the store may need objects that were only borrowed, and could still be had."""
+        """Whether the store may still need objects that were only borrowed and not copied."""
         self.lost = ""
-        """What of them is lost for good, in words."""
+        """A description of borrowed objects that are lost for good."""
         self.verifications = 0
         self.mismatches = 0
         self.trouble = ""
 
     def note_use(self) -> None:
-        """A snapshot was taken: there is something to compare again."""
+        """Record that a snapshot was taken: the worktree needs a comparison again."""
         self._used = True
         if self._thread is None:
             self._start()
@@ -73,13 +72,13 @@ class Maintenance:
                 self._thread.start()
 
     def hurry(self) -> None:
-        """Nobody needs the scan any more that would end the degraded state."""
+        """Skip the scan that would end the degraded state: it is no longer needed."""
         self._stop.set()
         if self._guard.may_recover:
             self._worktree.keeper.deadline = 0.0
 
     def stop(self) -> None:
-        """Return when the thread has ended."""
+        """Stop the thread and wait for its end."""
         self._stop.set()
         self._wake.set()
         if self._thread is not None:
@@ -97,10 +96,10 @@ class Maintenance:
         try:
             job()
         except TooManyFiles:
-            # Said already; it is looked at again from time to time.
+            # Already reported; it is tried again from time to time.
             return
         except Exception as error:  # noqa: BLE001  # whatever it is must not end the thread
-            # Nobody waits for it here; the status says it, and the job comes round again.
+            # No caller waits for it; the status reports it, and the job is tried again.
             self.trouble = str(error) or repr(error)
 
     # Jobs
@@ -112,11 +111,11 @@ class Maintenance:
         """Copy what an earlier version only borrowed, until a time of the monotonic clock."""
         lost = set[bytes]()
         if self._store.owes():
-            # What is known to be lost is looked for again, but nobody waits for it any more.
+            # Objects known to be lost are searched for again later, but no snapshot waits for them.
             self.owes = not self.lost
             lost = self._store.settle_debts(deadline)
         if lost:
-            # The worktree may still have what a repository has lost.
+            # The worktree may still have objects that a repository has lost.
             with self._guard.patient_turn():
                 if not self._worktree.is_known:
                     self._worktree.refresh(deadline)
@@ -127,7 +126,7 @@ class Maintenance:
         self.lost = _told(len(lost)) if lost else ""
 
     def check_wanted(self) -> None:
-        """Raise if somebody is closing these snapshots: what comes next could take long."""
+        """Raise if these snapshots are being closed: the next work could take long."""
         if self._stop.is_set():
             raise SnapshotTimeout("the snapshots are being closed")
 
@@ -149,11 +148,12 @@ class Maintenance:
         self._verify_at = monotonic() + max(self._settings.verification, spent / _SHARE)
 
     def verify(self) -> list[bytes]:
-        """Compare all that is known with the disk, a little at a time; what was not noticed."""
+        """Compare everything known with the disk in small steps; returns changes that were
+        missed."""
         found: list[bytes] = []
         with self._guard.patient_turn():
             folders = list(self._worktree.top.everything())
-        # Between two looks a scan knows nothing anyway: then all at once is cheaper.
+        # A scan knows nothing between two snapshots anyway: then all at once is cheaper.
         some = _FOLDERS_AT_A_TIME if self._worktree.watch.way == "inotify" else len(folders)
         for start in range(0, len(folders), some):
             if self._stop.is_set():
@@ -166,7 +166,7 @@ class Maintenance:
         return found
 
     def _is_untidy(self) -> bool:
-        # Once is enough: what could not be tidied then is being kept.
+        # Once is enough: what could not be tidied then is still in use.
         return monotonic() >= self._tidy_until and self._store.is_untidy()
 
     def _collect_when_due(self) -> None:

@@ -1,8 +1,7 @@
-"""Everything that snapshots of one worktree need, opened together.
+"""The resources of one worktree's snapshots, opened together.
 
-If the process dies in the middle, the next one puts in order what it left. A plan is carried out,
-and cleaned up after, only under the root's lock: so one that is found under the lock is a dead
-process's.
+If the process dies midway, the next one cleans up after it. A plan is carried out, and cleaned up
+after, only under the root's lock: so a plan that is found under the lock belongs to a dead process.
 """
 
 import hashlib
@@ -33,7 +32,7 @@ _DAMAGED = ".damaged"
 
 
 class _Written(msgspec.Struct, array_like=True, frozen=True):
-    """A step as it is written down; no blob stands for nothing at the path."""
+    """A step in stored form; an empty blob means that nothing is at the path."""
 
     number: int
     path: bytes
@@ -51,7 +50,7 @@ class Plans:
 
     @contextmanager
     def carried_out(self, steps: list[FileStep]) -> Iterator[str]:
-        """Write steps down for as long as the block lasts; yields the tag of their files."""
+        """Store the steps for as long as the block lasts; yields the tag of their files."""
         tag = uuid.uuid4().hex[:12]
         path = self._folder / f"{tag}.plan"
         with disk_errors("writing down what is about to be put back"):
@@ -59,16 +58,16 @@ class Plans:
             content = msgspec.msgpack.encode([_written(step) for step in steps])
             replace_file(path, content, beside=f"{tag}.new")
         yield tag
-        # Left behind if the block raised: then something may have to be put in order.
+        # Left behind if the block raised: then something may need cleaning up.
         path.unlink()
 
     def clean_up(self, root: Root) -> None:
-        """Put in order what dead processes left; the caller holds the root's lock."""
+        """Clean up after dead processes; the caller holds the root's lock."""
         for path in sorted(self._folder.glob("*.plan")):
             try:
                 steps = msgspec.msgpack.decode(path.read_bytes(), type=list[_Written])
             except msgspec.DecodeError:
-                # What it was about may be the only copy of somebody's bytes: both stay.
+                # Its files may be the only copy of a user's bytes: keep both.
                 path.rename(path.with_suffix(_DAMAGED))
                 continue
             clean_up(root, [_step(step) for step in steps], tag=path.stem)
@@ -77,11 +76,11 @@ class Plans:
             path.unlink()
 
     def are_there(self) -> bool:
-        """Whether anything is to be cleaned up; costs one look into a folder."""
+        """Whether anything needs cleaning up; costs one listing of a folder."""
         return any(not name.endswith(_DAMAGED) for name in self._names())
 
     def damaged(self) -> str:
-        """What cannot be put in order, in words; empty if nothing."""
+        """What cannot be cleaned up, in words; empty if nothing."""
         tags = [name.removesuffix(_DAMAGED) for name in self._names() if name.endswith(_DAMAGED)]
         if not tags:
             return ""
@@ -123,18 +122,18 @@ WAYS = ("inotify", "scan", "declared")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """One root with its store and its tree."""
+    """A root with its store and its tree."""
 
     root: Root
     store: ObjectStore
     worktree: WorktreeState
     memory: Path
-    """Where what is known of the files is written for the next process."""
+    """Where the known state of the files is stored for the next process."""
     looking: Path
-    """A mark that is locked by whoever has the root only to look."""
+    """A mark that is locked by a holder of the root that only reads."""
     plans: Plans
     holder: str
-    """Under which name the snapshot that the memory needs is kept."""
+    """The name under which the snapshot that the memory needs is kept."""
 
 
 def open_worktree(
@@ -145,7 +144,7 @@ def open_worktree(
     settings: SnapshotSettings,
     way: str | None,
 ) -> Opened:
-    """Open a root; nothing in it is looked at yet."""
+    """Open a root; nothing in it is read yet."""
     if way is not None and way not in WAYS:
         raise InvalidInput(f"there is no way {way!r}; choose one of {', '.join(WAYS)}")
     real = os.fsencode(os.path.realpath(root))

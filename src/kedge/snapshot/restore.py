@@ -1,4 +1,4 @@
-"""Restores a worktree to what a snapshot holds: which steps that takes, and in which order."""
+"""Restores a worktree to a snapshot: the steps that this takes, and their order."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,10 +22,10 @@ from kedge.snapshot.values import (
 def steps_back(
     changes: Sequence[Change], has: Callable[[str], bool]
 ) -> tuple[list[FileStep], list[Result]]:
-    """What undoes changes: `after` is what is expected on disk, `before` what is wanted there.
+    """The steps that undo changes: `after` is expected on disk, `before` is wanted there.
 
-    What is not covered on both sides is nobody's to undo, and what the store `has` no more cannot
-    be: there are results for it at once.
+    A path that is not covered on both sides cannot be undone, nor one whose content the store no
+    longer `has`: the results of these are returned at once.
     """
     steps: list[FileStep] = []
     results: list[Result] = []
@@ -44,7 +44,7 @@ def steps_back(
 
 
 def put_back(writer: Writer, steps: Sequence[FileStep]) -> list[Result]:
-    """Carry out steps in an order in which none stands in another's way."""
+    """Carry out steps in an order in which none is in another's way."""
     # A file must be gone before a folder takes its place, and the reverse.
     deletions = [step for step in steps if isinstance(step.want, Absent)]
     results = writer.put(deletions)
@@ -55,7 +55,7 @@ def put_back(writer: Writer, steps: Sequence[FileStep]) -> list[Result]:
 
 def _write(writer: Writer, steps: Sequence[FileStep]) -> list[Result]:
     results = {result.path: result for result in writer.put(steps)}
-    # A folder without a single file in it is nobody's work, and a snapshot does not know of it.
+    # A folder without any file contains no work, and a snapshot does not record it.
     cleared = [
         step
         for step in steps
@@ -71,8 +71,8 @@ def undoing(
     then: Callable[[str], View],
     now: Callable[[bytes], State],
 ) -> tuple[list[Change], list[Result]]:
-    """What takes the files of patches back, the first patch that names a file deciding; and what
-    need not or cannot be taken back."""
+    """The steps that restore the files of patches, where the first patch that names a file decides;
+    and the results of files that need no change or cannot be restored."""
     changes: list[Change] = []
     results: list[Result] = []
     seen: set[bytes] = set()
@@ -101,7 +101,7 @@ def _skipped(change: Change) -> Result:
 
 
 def _emptied(deletions: list[FileStep]) -> Iterator[bytes]:
-    """Folders that may hold nothing any more, the deepest first."""
+    """Folders that may be empty by then, deepest first."""
     folders = set()
     for step in deletions:
         folder = step.path.rpartition(b"/")[0]

@@ -1,4 +1,4 @@
-"""Changes which sessions snapshots are kept for, without opening a worktree that may be gone."""
+"""Changes for which sessions snapshots are kept, without opening a worktree that may be gone."""
 
 import os
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ def release_session(data: str | os.PathLike[str], project: str, session: str) ->
 
 
 def inherit_session(data: str | os.PathLike[str], project: str, origin: str, fork: str) -> None:
-    """Keep for a fork too what is kept for its origin now, if anything is."""
+    """Keep for a fork what is kept for its origin now, if anything."""
     with _store(data, project) as store:
         if store is not None:
             store.inherit(origin, fork)
 
 
 def sessions_with_refs(data: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Projects and sessions for which something is kept; not those of the last moments, of which
-    only a journal knows yet."""
+    """The projects and sessions for which something is kept; without very recent ones, which only a
+    journal knows yet."""
     found = []
     for folder in sorted((Path(data) / "snapshots").glob("*/" + SESSION.rstrip("/"))):
         project = folder.relative_to(Path(data) / "snapshots").parts[0]
@@ -36,7 +36,7 @@ def sessions_with_refs(data: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 @contextmanager
 def _store(data: str | os.PathLike[str], project: str) -> Iterator[ObjectStore | None]:
-    """A project's store, all of it on the disk at the end; None if it never had one."""
+    """A project's store, which is flushed at the end; None if it never had one."""
     folder = Path(data) / "snapshots" / project
     if not folder.is_dir():
         yield None

@@ -1,6 +1,6 @@
-"""Snapshots of one worktree: taken, compared, put back. Every method may be called by any thread.
+"""Snapshots of one worktree: takes, compares and restores them. All methods are thread-safe.
 
-Nothing here knows of sessions but their ids, under which snapshots are kept.
+Sessions are known here only by their ids, under which snapshots are kept.
 """
 
 import os
@@ -44,7 +44,7 @@ from kedge.snapshot.worktree.filesystems import why_refused
 SnapshotLike = Snapshot | str
 
 LARGE_INDEX = 1 << 20
-"""Bytes; some ten thousand files, which take longer than anybody should wait for."""
+"""Bytes; with the index of some ten thousand files, a first snapshot takes noticeably long."""
 
 
 class Snapshots:
@@ -62,7 +62,7 @@ class Snapshots:
         self.order = Order(opened, self._guard, self._taker, settings.file_size)
         self._way = way if way == "declared" else None
         if self._way is not None:
-            self._guard.refuse("only declared paths are looked at", Protection.DECLARED)
+            self._guard.refuse("only declared paths are covered, as requested", Protection.DECLARED)
         if reason := why_refused(self._root.path, self._worktree.spaces.private):
             self._guard.refuse(reason)
 
@@ -78,9 +78,9 @@ class Snapshots:
     ) -> Self:
         """Open the snapshots of a folder; the first snapshot reads it.
 
-        `data` is the folder that snapshots are kept in, `project` names the store there: worktrees
-        of one project share what they have in common. `way` is how changes are known; by default
-        the best that the machine offers.
+        `data` is the folder for snapshots, and `project` names the store in it: worktrees of one
+        project share common content. `way` is how changes are detected; by default the best way
+        that the machine offers.
         """
         settings = settings or SnapshotSettings()
         opened = open_worktree(
@@ -100,18 +100,18 @@ class Snapshots:
         self.close()
 
     def close(self) -> None:
-        """Stop what runs in the background, and leave all in order for the next process."""
+        """Stop background work, and leave everything in order for the next process."""
         if self._guard.is_closing:
             return
         self._guard.is_closing = True
         if not self._guard.is_ours():
-            # A forked child lets go of what it inherited; the rest is its parent's.
+            # A forked child closes what it inherited; the rest belongs to its parent.
             self._worktree.close()
             self._root.close()
             return
         self._upkeep.hurry()
         with self._guard.patient_turn():
-            # Whoever was using it is done now, and nobody begins.
+            # All users are done now, and no new one can begin.
             known = self._guard.protection is Protection.FULL
         self._guard.wait_until_unused()
         self._upkeep.stop()
@@ -132,7 +132,7 @@ class Snapshots:
     def track(self, *, session: str | None = None) -> Snapshot:
         """Take a snapshot of the worktree as it is now, kept for a session or for a while.
 
-        Raises `SnapshotRefused`, `SnapshotTimeout` or another `SnapshotError` if there is none.
+        Raises `SnapshotRefused`, `SnapshotTimeout` or another `SnapshotError` if that fails.
         """
         with self._guard.turn() as deadline:
             self._clean_up()
@@ -140,7 +140,7 @@ class Snapshots:
 
     @contextmanager
     def ordered(self) -> Iterator[Ordered]:
-        """Be the only kedge that takes a snapshot or applies steps in this worktree.
+        """Get exclusive access: no other kedge takes a snapshot or applies steps in this worktree.
 
         Raises `RootBusy` if another one does so for too long.
         """
@@ -161,14 +161,15 @@ class Snapshots:
                 self._worktree.follow_root()
 
     def _clean_up(self) -> None:
-        """Put in order what a process that died while it restored files left behind."""
+        """Clean up after a process that died while it restored files."""
         if self._opened.plans.are_there():
-            # Unless somebody is at it right now.
+            # Unless another process is doing so right now.
             with suppress(RootBusy), self._root.lock(0):
                 self._opened.plans.clean_up(self._root)
 
     def capture(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, State]:
-        """Store what is at these paths now; from now on they are covered even if ignored."""
+        """Store the present content of these paths; from now on they are covered even if
+        ignored."""
         with self._guard.use():
             self._follow_root()
             limit = self.settings.file_size
@@ -180,30 +181,41 @@ class Snapshots:
         return states
 
     def identify(self, paths: Iterable[bytes]) -> dict[bytes, State]:
-        """What is at these paths now, by the ids of the blobs it would be; nothing is stored."""
+        """The present states of these paths, with computed blob ids; nothing is stored."""
         with self._guard.use(), self._root.opened_again() as root:
             return {path: identify(root, path) for path in paths}
 
-    def moved_in(self, states: Mapping[bytes, Present], since: int) -> set[bytes]:
+    def moved_in(
+        self, states: Mapping[bytes, Present], since: int, looked: int | None
+    ) -> set[bytes]:
         """Those of the paths whose file is older than a time of the file clock, and the same as no
-        other file that kedge looks at: it was moved there from where kedge does not look."""
+        other file that kedge looks at: it was moved there from where kedge does not look.
+
+        One that was written since is only counted if it came to its path after `looked`, a time of
+        the monotonic clock at which all that kedge looks at was known.
+        """
         with self._guard.use(), self._root.opened_again() as root:
             older = older_than(root, states, since)
         if not older:
             return set()
+        moved = {path for path, times in older.items() if times.written < since}
         blobs = {bytes.fromhex(states[path].blob) for path in older}
         with self._guard.patient_turn():
+            if looked is not None:
+                written = {path: older[path].made for path in older.keys() - moved}
+                moved |= self._worktree.moved_in(written, looked)
             known = self._worktree.holding(blobs)
         copied = {file.blob.hex() for path, file in known if path not in states}
-        return {path for path in older if states[path].blob not in copied}
+        return {path for path in moved if states[path].blob not in copied}
 
     def look(self, paths: Iterable[bytes], *, session: str | None = None) -> dict[bytes, Disk]:
-        """What is at these paths now, ignored or not, and stored so that it can be recovered."""
+        """The present states of these paths, ignored or not, stored so that they can be
+        recovered."""
         with self._guard.use(), self._root.opened_again() as root:
             return look(root, self._store, paths, session=session, limit=self.settings.file_size)
 
     def put_blobs(self, contents: Iterable[bytes], *, session: str | None = None) -> list[str]:
-        """Store contents that are nowhere yet, and keep them for a session or for a while."""
+        """Store contents that are in no file, and keep them for a session or for a while."""
         with self._guard.use():
             blobs = [self._store.put(BLOB, content) for content in contents]
             self._store.hold(session, blobs)
@@ -211,50 +223,51 @@ class Snapshots:
         return [blob.hex() for blob in blobs]
 
     def inherit(self, origin: str, fork: str) -> None:
-        """Keep for a fork too what is kept for its origin now."""
+        """Keep for a fork what is kept for its origin now."""
         with self._guard.use():
             self._store.inherit(origin, fork)
             self._store.flush()
 
     def release(self, session: str) -> None:
-        """Keep nothing for a session any more; what nobody else keeps goes after a while."""
+        """Keep nothing for a session any more; what no other session keeps is deleted after a
+        while."""
         self._store.release(session)
         self._store.flush()
 
     # Comparing
 
     def patch(self, since: SnapshotLike) -> Patch:
-        """The files that changed since a snapshot, by their absolute paths."""
+        """The files that changed since a snapshot, as absolute paths."""
         old = self._find(since)
         changes = history.changes(self._read, old, self.track())
         files = [self._root.path + b"/" + change.path for change in changes if change.is_covered]
         return Patch(old.id, tuple(map(os.fsdecode, files)))
 
     def changes(self, old: SnapshotLike, new: SnapshotLike) -> tuple[Change, ...]:
-        """Every path whose state differs, with what both snapshots say of it."""
+        """Every path whose state differs, with its states in both snapshots."""
         return history.changes(self._read, self._find(old), self._find(new))
 
     def uncovered_changes(self, old: SnapshotLike, new: SnapshotLike) -> tuple[Change, ...]:
-        """Paths at which something may have changed that one of two snapshots cannot tell."""
+        """Paths that may have changed, but where one of two snapshots does not know."""
         return history.uncovered_changes(self._read, self._find(old), self._find(new))
 
     def diff(self, since: SnapshotLike) -> str:
-        """What changed since a snapshot, as plain `git diff` text."""
+        """The changes since a snapshot, as plain `git diff` text."""
         old = self._find(since)
         return git_diff(self._covered(old, self.track()), self._read)
 
     def diff_full(
         self, old: SnapshotLike, new: SnapshotLike, *, room: int | None = None
     ) -> list[FileDiff]:
-        """What changed between two snapshots, file by file, with at most `room` bytes of text."""
+        """The changes between two snapshots, file by file, with at most `room` bytes of text."""
         return file_diffs(self._covered(self._find(old), self._find(new)), self._read, room=room)
 
     def diffs_of(self, changes: Iterable[Change], *, room: int | None = None) -> list[FileDiff]:
-        """As `diff_full`, of changes that are known already, whoever made them."""
+        """As `diff_full`, for given changes of any origin."""
         return file_diffs(tree_changes(changes), self._read, room=room)
 
     def git_diff_of(self, changes: Iterable[Change], *, room: int | None = None) -> str:
-        """As `diff`, of changes that are known already; a file without room has its header only."""
+        """As `diff`, for given changes; a file that does not fit has only its header."""
         return git_diff(tree_changes(changes), self._read, room=room)
 
     def _covered(self, old: Snapshot, new: Snapshot) -> list[TreeChange]:
@@ -266,21 +279,21 @@ class Snapshots:
         ]
 
     def state(self, snapshot: SnapshotLike, path: bytes) -> State:
-        """What a snapshot says of a path."""
+        """The state of a path in a snapshot."""
         return self.states(snapshot, [path])[path]
 
     def states(self, snapshot: SnapshotLike, paths: Iterable[bytes]) -> dict[bytes, State]:
-        """What a snapshot says of each path."""
+        """The state of each path in a snapshot."""
         view = history.View(self._read, self._find(snapshot))
         return {path: view.state(path) for path in paths}
 
     def replaced(self, old: str, new: str | None) -> dict[bytes, Present]:
-        """What a tree holds where a newer one, or none, holds something else."""
+        """The states in a tree at paths where a newer one, or none, has something else."""
         newer = None if new is None else bytes.fromhex(new)
         return history.replaced(self._read, bytes.fromhex(old), newer)
 
     def held(self, tree: str, paths: Iterable[bytes]) -> dict[bytes, Present]:
-        """What a tree holds at those of the paths where it holds anything."""
+        """The states in a tree at those of the paths that it holds."""
         return history.held(self._read, bytes.fromhex(tree), paths)
 
     def read(self, blob: str) -> bytes:
@@ -288,11 +301,11 @@ class Snapshots:
         return self._read(bytes.fromhex(blob))
 
     def has(self, blob: str) -> bool:
-        """Whether a blob is in the store itself, so that nothing else is needed to read it."""
+        """Whether the store itself has a blob, so that nothing else is needed to read it."""
         return self._store.has(bytes.fromhex(blob))
 
     def can_read(self, blob: str) -> bool:
-        """Whether the content of a blob can be had."""
+        """Whether the content of a blob can be read."""
         return self._store.exists(bytes.fromhex(blob))
 
     def _read(self, id: bytes) -> bytes:
@@ -301,10 +314,10 @@ class Snapshots:
     def _find(self, snapshot: SnapshotLike) -> Snapshot:
         return snapshot if isinstance(snapshot, Snapshot) else take.find(self._store, snapshot)
 
-    # Watching over it
+    # Status and verification
 
     def status(self) -> Status:
-        """How things stand; waits for nobody."""
+        """The current status; never blocks."""
         watch, keeper, upkeep = self._worktree.watch, self._worktree.keeper, self._upkeep
         troubles = [
             upkeep.lost,
@@ -333,7 +346,7 @@ class Snapshots:
         )
 
     def is_slow(self) -> bool:
-        """Whether the next snapshot takes long: the first one of a repository of many files."""
+        """Whether the next snapshot takes long: the first one of a repository with many files."""
         if self._taker.has_taken:
             return False
         repository = self._worktree.spaces.root.repository
@@ -341,29 +354,30 @@ class Snapshots:
         return index is not None and index[2] >= LARGE_INDEX
 
     def usage(self) -> Usage:
-        """How much room the project's snapshots take; over the budget, also what keeps them."""
+        """The disk space of the project's snapshots; over the budget, also what keeps them."""
         return self._store.usage()
 
     def verify(self) -> list[bytes]:
-        """Compare all that is known with the disk now; the paths that had not been noticed.
+        """Compare everything known with the disk now; returns the paths with changes that were
+        missed.
 
-        They are known rightly afterwards, and counted in the status.
+        Their state is correct afterwards, and the status counts them.
         """
         with self._guard.turn():
             pass
         return self._upkeep.verify()
 
     def give_up(self) -> None:
-        """Somebody stopped waiting for a snapshot: only declared paths are protected for now."""
+        """A caller stopped waiting for a snapshot: protect only declared paths for now."""
         self._guard.degrade()
 
-    # Putting back
+    # Restoring
 
     def restore(self, snapshot: SnapshotLike) -> list[Result]:
         """Make the worktree hold exactly what a snapshot holds, wherever both are covered.
 
-        What is there now is stored first. A path that somebody changes meanwhile is left alone, and
-        the result says so.
+        The present content is stored first. A path that another program changes meanwhile is left
+        alone, and the result says so.
         """
         old = self._find(snapshot)
         with self._held() as held, self._guard.turn() as deadline:
@@ -371,7 +385,7 @@ class Snapshots:
             return self._put_back(held, history.changes(self._read, old, now))
 
     def revert(self, patches: Sequence[Patch]) -> list[Result]:
-        """Give each file of the patches the content it had in the first patch that names it."""
+        """Restore each file of the patches to its content in the first patch that names it."""
         with self._held() as held, self._guard.turn() as deadline:
             now = history.View(self._read, self._taker.take(deadline))
             view = lru_cache(self._view)

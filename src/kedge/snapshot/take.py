@@ -1,5 +1,4 @@
-"""How one snapshot is taken: from what is known of the files, through their trees, to a
-keep-commit."""
+"""Takes a snapshot: from the known state of the files, through their trees, to a keep-commit."""
 
 import math
 import re
@@ -21,7 +20,7 @@ from kedge.snapshot.worktree.seed import Seed, seed_from
 from kedge.snapshot.worktree.stat_cache import Remembered, load, save
 
 _ID = re.compile("[0-9a-f]{40}")
-# What never stands still is listed for people to read; nobody reads more than this.
+# Files that keep changing are listed for users, who will not read more than this.
 _MOST_UNSTABLE = 100
 
 
@@ -47,7 +46,7 @@ def find(store: ObjectStore, id: str) -> Snapshot:
 
 
 def as_snapshot(store: ObjectStore, kept: Keep) -> Snapshot:
-    """What a keep-commit holds."""
+    """The snapshot in a keep-commit."""
     plain, executable = store.read(kept.held.base)[1].split()
     return Snapshot(
         id=kept.held.files.hex(),
@@ -75,13 +74,13 @@ def _head(fields: Mapping[str, str]) -> Head | None:
 
 
 def remember(opened: Opened, last: Snapshot) -> None:
-    """Write down what is known, and keep the snapshot that all of it is in."""
+    """Store the known state of the files, and keep the snapshot that contains all of it."""
     top, store = opened.worktree.top, opened.store
     tree = bytes.fromhex(last.id)
     if top.tree != tree:
-        # Something was read since: it is in no snapshot yet.
+        # A file was read since: it is in no snapshot yet.
         return
-    # Of all that were ever kept for this, only the newest is of use.
+    # Of all snapshots ever kept for this, only the newest is useful.
     store.release(opened.holder)
     keep(store, last, opened.holder)
     make_folder(opened.memory.parent)
@@ -90,7 +89,7 @@ def remember(opened: Opened, last: Snapshot) -> None:
 
 
 def recall(opened: Opened) -> Remembered | None:
-    """What an earlier process knew, if all of it is still in the store."""
+    """The state that an earlier process stored, if all of it is still in the object store."""
     try:
         content = opened.memory.read_bytes()
     except OSError:
@@ -99,14 +98,14 @@ def recall(opened: Opened) -> Remembered | None:
     held = next(opened.store.chain(opened.holder), None)
     if memory is None or held is None or held.held.files != memory.snapshot:
         return None
-    # From here on it is held by us, whatever becomes of the memory.
+    # From here on this process holds it, even if the memory is lost.
     keep(opened.store, as_snapshot(opened.store, held), None)
     now = next(opened.store.chain(opened.holder), None)
     return memory if now is not None and now.held.files == memory.snapshot else None
 
 
 class Taker:
-    """Takes the snapshots of one worktree; called by whoever has the turn."""
+    """Takes the snapshots of one worktree; called by the holder of the turn."""
 
     def __init__(self, opened: Opened, upkeep: Maintenance) -> None:
         self._opened = opened
@@ -117,7 +116,7 @@ class Taker:
         self._seed: Seed | None = None
         """What the first snapshot takes from the user's repository, until all of it is copied."""
         self._copy: BlobCopy | None = None
-        """What keeps the copies, until the first snapshot does."""
+        """Protects the copies until the first snapshot does."""
         self.seeded = 0
         upkeep.catch_up = self.catch_up
 
@@ -130,25 +129,26 @@ class Taker:
         if self._seed is not None and self._settle(self._seed, deadline):
             self._worktree.refresh(deadline)
         if self._upkeep.owes:
-            # Whoever has a snapshot may delete the repository that earlier ones still need.
+            # Once they have a snapshot, users may delete the repository that earlier ones still
+            # need.
             self._upkeep.settle_debts(deadline)
         self._last = snapshot = self._keep(session)
         self._upkeep.note_use()
         return snapshot
 
     def catch_up(self) -> None:
-        """Do what a snapshot had no time for, so that the next one need not; takes its time."""
+        """Do the work that a snapshot had no time for, so that the next one need not."""
         self._worktree.follow_root()
         self._worktree.refresh()
         if self._seed is not None and self._settle(self._seed, math.inf):
             self._upkeep.check_wanted()
             self._worktree.refresh()
         if self._copy is not None:
-            # Without the copy nothing else holds what was found in the store.
+            # Without the copy nothing else holds the objects that were found in the store.
             self._keep(None)
 
     def _keep(self, session: str | None) -> Snapshot:
-        """Keep what is known of the files."""
+        """Keep the known state of the files."""
         self._worktree.check_root()
         trees = self._worktree.write(self._put_tree, self._put_blob)
         repository = self._worktree.spaces.root.repository
@@ -165,16 +165,16 @@ class Taker:
 
     @property
     def has_taken(self) -> bool:
-        """Whether there was a snapshot yet."""
+        """Whether a snapshot was taken yet."""
         return self._last is not None
 
     def remember(self) -> None:
-        """Write down what is known of the files for the next process."""
+        """Store the known state of the files for the next process."""
         if self._last is not None:
             remember(self._opened, self._last)
 
     def close(self) -> None:
-        """Copy nothing any more."""
+        """Stop copying."""
         self._let_go()
 
     def _let_go(self) -> None:
@@ -183,13 +183,13 @@ class Taker:
             self._copy = None
 
     def _settle(self, seed: Seed, deadline: float) -> bool:
-        """Have what came from the user's index in the store; whether files must be read for it."""
+        """Complete the copies from the user's index; returns whether files must be read instead."""
         # Git copies meanwhile.
         self._worktree.write(self._put_tree, self._put_blob)
         try:
             seed.copy.finish((deadline - monotonic()) / 2)
         finally:
-            # However it ended, nothing more comes from there.
+            # However it ended, nothing more will be copied.
             self._seed = None
             self.seeded = len(seed.copy.copied)
             lacking = seed.copy.lacking()
@@ -198,7 +198,7 @@ class Taker:
         return bool(lacking)
 
     def _recall(self) -> None:
-        """Find what is known of the files without reading them."""
+        """Restore the known state of the files without reading them."""
         memory = recall(self._opened)
         if memory is not None:
             self._worktree.lister.memory = memory

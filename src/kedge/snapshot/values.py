@@ -1,5 +1,4 @@
-"""The values of snapshots: states of paths, changes, outcomes, the state of a root, and
-settings.
+"""The values of snapshots: states of paths, changes, outcomes, the status of a root, and settings.
 
 Paths are bytes, relative to the root and separated by `/`; object ids are 40 hexadecimal digits.
 """
@@ -16,20 +15,20 @@ class Reason(StrEnum):
     LARGE = "large"
     UNREADABLE = "unreadable"
     UNSTABLE = "unstable"
-    """It never stood still long enough to be read."""
+    """It never stopped changing for long enough to be read."""
     SPECIAL = "special"
     """A socket, a pipe or a device."""
     REPOSITORY = "repository"
-    """The inside of git, or of kedge itself: a `.git`, another git folder, the data folder."""
+    """Internal files of git or kedge: a `.git`, another git folder, the data folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The path held this content."""
+    """The path had this content."""
 
     blob: str
     mode: int
-    """Type and permission bits, as `lstat` gives them."""
+    """Type and permission bits, as `lstat` returns them."""
 
     @property
     def is_link(self) -> bool:
@@ -38,16 +37,16 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There was nothing at the path; it was looked at."""
+    """The path was examined, and nothing was there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncovered:
-    """Nothing is known of the path: it was not looked at."""
+    """The state of the path is unknown: it was not examined."""
 
     reason: Reason
     stamp: str = field(default="", compare=False)
-    """Of a file that is too large, what tells whether it is still the same."""
+    """For a file that is too large: a value that changes when it changes."""
 
 
 State = Present | Absent | Uncovered
@@ -55,7 +54,7 @@ State = Present | Absent | Uncovered
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one path between two snapshots."""
+    """A path that differs between two snapshots."""
 
     path: bytes
     before: State
@@ -63,13 +62,13 @@ class Change:
 
     @property
     def is_covered(self) -> bool:
-        """Whether both sides are known; only then may anybody's undo touch the path."""
+        """Whether both sides are known; only then may an undo touch the path."""
         return not isinstance(self.before, Uncovered) and not isinstance(self.after, Uncovered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Where the user's own repository stood."""
+    """The HEAD of the user's own repository."""
 
     ref: str | None = None
     """`refs/heads/...`, or None when detached."""
@@ -79,17 +78,17 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A worktree as it was found."""
+    """A worktree at one time."""
 
     id: str
     """The git tree of the files."""
     notes: str
-    """The git tree of what is uncovered, and of unusual permission bits."""
+    """The git tree of notes on uncovered paths and unusual permission bits."""
     base: tuple[int, int] = (0o644, 0o755)
-    """Permission bits of a plain and of an executable file about which the notes say nothing."""
+    """Permission bits of plain and of executable files without a note."""
     head: Head | None = None
     unstable: tuple[bytes, ...] = field(default=())
-    """Paths that kept changing while they were read; the snapshot holds what they were before."""
+    """Paths that kept changing while they were read; the snapshot has their previous content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Patch:
 
 
 class Outcome(StrEnum):
-    """What putting a path back came to."""
+    """The outcome of restoring a path."""
 
     RESTORED = "restored"
     RECREATED = "recreated"
@@ -114,7 +113,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What happened to one path, and why if it was not what was asked for."""
+    """What happened to one path, and why if it was not what was requested."""
 
     path: bytes
     outcome: Outcome
@@ -130,32 +129,32 @@ class Protection(StrEnum):
     DEGRADED = "degraded"
     """A snapshot took too long: declared paths only, until a scan in the background ends."""
     DECLARED = "declared"
-    """Declared paths only, because that was asked for."""
+    """Declared paths only, as requested."""
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What can be said of a worktree's snapshots at this moment."""
+    """The current status of a worktree's snapshots."""
 
     protection: Protection
     reason: str
-    """Why it is not protected in full; empty if it is."""
+    """Why it is not fully protected; empty if it is."""
     way: str
-    """How changes are known: `inotify`, `scan` or `declared`."""
+    """How changes are detected: `inotify`, `scan` or `declared`."""
     way_reason: str
-    """Why it is not a better way; empty if there is none."""
+    """Why no better way is used; empty if there is none."""
     files: int
     watches: int
     overflows: int
-    """How often the kernel lost count of changes, and everything was looked at instead."""
+    """How often the kernel lost events, so that everything was compared instead."""
     verifications: int
     mismatches: int
-    """Paths at which a verification found a change that had not been noticed; it was healed."""
+    """Paths where a verification found a change that had been missed; it was corrected."""
     seeded: int
     """Blobs of the first snapshot that were copied from the user's repository, not read."""
     trouble: str
-    """What went wrong in the background last; empty if nothing did."""
+    """The last problem in the background; empty if there was none."""
 
 
 MEBIBYTE = 1 << 20
@@ -164,16 +163,16 @@ GIBIBYTE = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
-    """Sensible defaults. Times are in seconds, sizes in bytes."""
+    """Settings with sensible defaults. Times are in seconds, sizes in bytes."""
 
     file_size: int = 32 * MEBIBYTE
-    """A larger file is not covered."""
+    """Larger files are not covered."""
     files: int = 500_000
     """A worktree with more covered files is refused."""
     budget: float = 10.0
     """How long one snapshot may take before the worktree counts as degraded."""
     disk: int = 10 * GIBIBYTE
-    """How large a project's snapshot store should stay; what is kept is never deleted for it."""
+    """The target size of a project's snapshot store; nothing that is kept is deleted for it."""
     retention: float = 7 * 86400.0
     """How long a snapshot that no session keeps can be restored."""
     verification: float = 60.0

@@ -35,7 +35,7 @@ def load_migrations(dialect: Dialect) -> list[str]:
 
 
 def too_new(location: str, version: int, known: int, written: tuple[str, ...] | None) -> str:
-    """What to say of a database that a later version has migrated."""
+    """The error message for a database that a later version has migrated."""
     needed = f"kedge {written[0]} or newer" if written else "the newer version"
     return (
         f"{location} was written by a newer kedge (schema {version}, this one knows {known});"

@@ -1,6 +1,6 @@
 """The port every database adapter implements: run a script, follow the log.
 
-The verbs in `kedge.store.queries` are scripts over this port, so an adapter knows nothing about
+The queries in `kedge.store.queries` are scripts over this port, so an adapter knows nothing about
 sessions.
 """
 
@@ -25,61 +25,62 @@ class StoredEvent:
 
 
 OnCommit: TypeAlias = Callable[[Sequence[StoredEvent]], None]
-"""Told, on the event loop, of the events of each transaction of this process, in commit order."""
+"""Called on the event loop with the events of each transaction of this process, in commit order."""
 
 OnForeignCommit: TypeAlias = Callable[[], None]
-"""Told, on the event loop, that somebody else may have committed."""
+"""Called on the event loop when another process may have committed."""
 
 
 class Store(Protocol):
-    """A database that keeps sessions. All methods but `run_blocking` belong to one event loop."""
+    """A database of sessions. All methods but `run_blocking` belong to one event loop."""
 
     @property
     def epoch(self) -> str:
-        """Names this database for its whole life; the first half of every cursor."""
+        """Identifies this database for its whole life; the first half of every cursor."""
 
     @property
     def location(self) -> str:
-        """Where the database is, for messages; never with a password."""
+        """Where the database is, for messages; without passwords."""
 
     def check(self) -> None:
-        """Raise `StoreGone` if what was opened was taken away since; of a database that cannot be
-        reached for the moment, nothing is said."""
+        """Raise `StoreGone` if the open database was removed; a database that is only unreachable
+        raises nothing."""
 
     @property
     def available_since(self) -> float:
         """When the database was last found to be back after an outage, on the monotonic clock.
 
-        Nobody could write before, so that what is overdue since then may only be late.
+        Before that no process could write, so something that is overdue may only be late.
         """
 
     async def read(self, script: ScriptMaker[T], /) -> T:
         """Run a script of a few point look-ups."""
 
     async def scan(self, script: ScriptMaker[T], /) -> T:
-        """Run a reading script that may take long, on one consistent state."""
+        """Run a slow reading script on one consistent state."""
 
     async def write(self, script: ScriptMaker[T], /) -> T:
-        """Run a small script as one transaction. Returns when a killed process no longer loses it.
+        """Run a small script as one transaction. Returns when the result survives the death of the
+        process.
 
-        A caller that is cancelled stays until the transaction has ended: what it does next comes
-        after it.
+        A caller that is cancelled waits until the transaction has ended, so that what it does next
+        comes after it.
         """
 
     async def write_bulk(self, script: ScriptMaker[T], /) -> T:
         """Like `write`, for scripts that touch many rows or large values."""
 
     async def write_durable(self, script: ScriptMaker[T], /) -> T:
-        """Like `write`, but returns only when a power cut no longer loses it either."""
+        """Like `write`, but returns only when the result also survives a power failure."""
 
     def run_blocking(self, script: ScriptMaker[T], /) -> T:
         """Run a script that emits no events, from any thread but the event loop's.
 
-        It may be carried out twice, if the connection to the database is lost at the wrong moment.
+        It may run twice, if the connection to the database is lost at the wrong moment.
         """
 
     def follow(self, on_commit: OnCommit, on_foreign_commit: OnForeignCommit, /) -> None:
-        """Say whom to tell of commits. Foreign ones are looked for between `watch` and
+        """Set the callbacks for commits. Foreign commits are looked for between `watch` and
         `unwatch`."""
 
     def watch(self) -> None:
@@ -89,4 +90,4 @@ class Store(Protocol):
         """Undo one `watch`."""
 
     async def close(self) -> None:
-        """Finish what was begun, then let go of the database."""
+        """Finish what was begun, then close the database."""

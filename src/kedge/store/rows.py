@@ -1,4 +1,4 @@
-"""Between values and rows: the ids of an entity live in columns, the rest of it in a JSON text.
+"""Conversion between values and rows: the ids of an entity are in columns, the rest in a JSON text.
 
 Reading a row joins strings instead of decoding and encoding, and a fork copies rows without reading
 them.
@@ -14,14 +14,14 @@ from kedge.domain.parts import Part
 from kedge.store.transaction import Row
 
 MAX_VALUE_BYTES = 32 * 1024 * 1024
-"""The largest message or part that is taken, as JSON."""
+"""The largest accepted message or part, as JSON."""
 
 MAX_SESSION_BYTES = 1024 * 1024
 """The largest session object: it is repeated in every event about the session."""
 
 
 def quoted(text: str) -> str:
-    """A string as JSON text; clients make ids of any printable characters, quotes too."""
+    """A string as JSON text; clients make ids of any printable characters, including quotes."""
     return encode_basestring(text)
 
 
@@ -47,12 +47,12 @@ def join_part(session_id: str, message_id: str, id: str, type: str, data: str) -
 
 
 def part_home(session_id: str, message_id: str) -> str:
-    """What the JSON of all parts of a message has in common."""
+    """The common beginning of the JSON of all parts of a message."""
     return f',"sessionID":{quoted(session_id)},"messageID":{quoted(message_id)}'
 
 
 def part_text(home: str, id: str, type: str, data: str) -> str:
-    """The JSON text of a part; `home` is what it has in common with the others of its message."""
+    """The JSON text of a part; `home` is what it shares with the others of its message."""
     rest = "}" if data == "{}" else f",{data[1:]}"
     return f'{{"type":"{type}","id":{quoted(id)}{home}{rest}'
 
@@ -73,7 +73,7 @@ def join_message(session_id: str, row: Row) -> str:
 
 
 def check_size(text: str, what: str, limit: int) -> str:
-    """The text itself, unless it is larger than the store takes."""
+    """The text itself, unless it is too large for the store."""
     # Characters first: counting bytes copies the text.
     if len(text) > limit or (len(text) * 4 > limit and len(text.encode()) > limit):
         raise TooLarge(f"{what} is larger than {limit // (1024 * 1024)} MiB as JSON")

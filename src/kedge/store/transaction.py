@@ -1,7 +1,7 @@
 """Transaction scripts: what a query does to the database, written once for every adapter.
 
 A script is a generator. It yields named queries and receives their rows, and yields the events that
-announce its changes; an adapter drives it inside one transaction, blocking or not as suits its
+announce its changes; an adapter runs it inside one transaction, blocking or not as suits its
 database. A script does no I/O of its own and may be run again from the start after a lost race, so
 it must not change anything but the database.
 """
@@ -18,7 +18,7 @@ Rows: TypeAlias = Sequence[Row]
 class Query(NamedTuple):
     """One named statement with its arguments.
 
-    A statement that gives no rows by itself gives one: the number of rows it changed.
+    A statement without rows gives one: the number of rows it changed.
     """
 
     name: str
@@ -33,18 +33,18 @@ class Batch(NamedTuple):
 
 
 class Emit(NamedTuple):
-    """An event to store in this transaction; its sequence number is given at the commit."""
+    """An event to store in this transaction; it gets its sequence number at the commit."""
 
     type: str
     properties: str
     """As JSON text."""
     entity: str
-    """What the event is the newest news of. Empty for news that leaves no state behind."""
+    """The entity whose newest event this is. Empty for events without lasting state."""
     session_id: str | None = None
     project_id: str | None = None
     directory: str | None = None
     progress: bool = False
-    """Only says how far a running part has come: the next event about the part replaces it."""
+    """Only reports the progress of a running part: the next event about the part replaces it."""
     after_progress: bool = False
     """Replaces the progress event of the same entity, if there is one."""
 
@@ -67,13 +67,13 @@ def row(name: str, /, **args: object) -> Script[Row | None]:
 
 
 def run(name: str, /, **args: object) -> Script[int]:
-    """A statement that changes something; tells how many rows it changed."""
+    """Run a statement that changes something; return how many rows it changed."""
     ((changed,),) = yield Query(name, args)
     return int(changed)
 
 
 def batch(name: str, args: Sequence[Mapping[str, object]]) -> Script[None]:
-    """The same statement for many sets of arguments."""
+    """Run the same statement for many sets of arguments."""
     if args:
         yield Batch(name, args)
 
@@ -84,8 +84,7 @@ _NO_ROWS: Rows = ()
 
 
 def drive(script: Script[T], execute: Execute) -> tuple[T, list[Emit]]:
-    """Run a script to its end, statement by statement; gives its result and the events it
-    announced."""
+    """Run a script to its end; return its result and the events it announced."""
     events: list[Emit] = []
     try:
         step = next(script)

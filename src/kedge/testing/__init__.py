@@ -1,7 +1,7 @@
-"""What tests of programs that use kedge may import; the program itself must not.
+"""Helpers for the tests of programs that use kedge; the program itself must not import them.
 
-`check_store` is the conformance suite for those who write a store adapter, `Replay` a model of the
-event log, `ManualClock` a clock that stands still until a test moves it.
+`check_store` is the conformance suite for authors of store adapters, `Replay` a model of the event
+log, `ManualClock` a clock that stands still until a test moves it.
 """
 
 from kedge.testing.clock import ManualClock

@@ -1,8 +1,8 @@
-"""A clock for tests that stands still until it is told to move."""
+"""A clock for tests that stands still until it is moved."""
 
 
 class ManualClock:
-    """Tells the time it was given; it can be moved back, as a real clock can."""
+    """A clock that shows the time it was given; it can be moved back, as a real clock can."""
 
     def __init__(self, start: int) -> None:
         self._now = start

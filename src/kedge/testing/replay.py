@@ -1,7 +1,7 @@
-"""A plain model of what the event log means: fold the events, compare with the state tables.
+"""A plain model of the event log's meaning: fold the events, compare with the state tables.
 
-It is no way to read sessions: it knows nothing of paging and keeps everything in memory. Values are
-JSON's own types, so that the model shares no code with what it checks.
+It is not meant for reading sessions: it knows nothing of paging and keeps everything in memory.
+Values are JSON's own types, so that the model shares no code with what it checks.
 """
 
 from collections.abc import Iterable
@@ -52,14 +52,14 @@ class _Session:
 
 
 class Replay:
-    """What somebody knows who has read the event log from its beginning."""
+    """The state that follows from reading the event log from its beginning."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
         self._projects: dict[str, Json] = {}
 
     def apply(self, event: StoredEvent | str) -> None:
-        """Take in the next event, or its JSON text."""
+        """Apply the next event, or its JSON text."""
         payload = event.payload if isinstance(event, StoredEvent) else event
         frame = msgspec.json.decode(payload)
         fold = _FOLDS.get(frame["type"])
@@ -67,15 +67,15 @@ class Replay:
             fold(self, frame["properties"])
 
     def apply_all(self, events: Iterable[StoredEvent | str]) -> "Replay":
-        """Take in events in their order."""
+        """Apply events in their order."""
         for event in events:
             self.apply(event)
         return self
 
     def state(self) -> State:
-        """What the events so far amount to.
+        """The state after the events so far.
 
-        Of a purged session only the news of its deletion is left, which is no session any more.
+        Of a purged session only the event of its deletion is left, and no session.
         """
         sessions = {id: each.state() for id, each in self._sessions.items() if each.announced}
         return State(sessions, dict(self._projects))
@@ -154,7 +154,7 @@ _FOLDS = {
 
 
 def _copy(origin: _Session | None, fork: _Session, copy: Json) -> None:
-    """Make the copies of a fork from what its origin is at this point of the log."""
+    """Make the copies of a fork from its origin's state at this point of the log."""
     if origin is None or not copy["messages"]:
         return
     block = IdBlock(copy["base"], copy["suffix"])
@@ -181,12 +181,12 @@ def _copied(part: Json, id: str, message: str, session: str, ids: dict[str, str]
 
 
 async def replayed(store: Store) -> State:
-    """What the store's event log, read from its beginning, amounts to."""
+    """The state that follows from the whole event log of a store."""
     return await store.scan(_replayed)
 
 
 async def both(store: Store) -> tuple[State, State]:
-    """The replayed log and the state tables at the same moment, however many write meanwhile."""
+    """The replayed log and the state tables at the same moment, even while others write."""
 
     def script() -> Script[tuple[State, State]]:
         return (yield from _replayed()), (yield from read_state())

@@ -1,4 +1,4 @@
-"""What the state tables of a store say, read whole; only tests can afford that."""
+"""The state tables of a store, read whole; only tests can afford that."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -29,19 +29,19 @@ class SessionState:
     todos: list[Json]
     status: Json
     asks: dict[str, Json]
-    """What waits for an answer of somebody."""
+    """The open asks."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything that a database says; two that say the same are equal."""
+    """The whole content of a database; equal states compare equal."""
 
     sessions: dict[str, SessionState]
     projects: dict[str, Json]
 
 
 async def state_of(store: Store) -> State:
-    """What the store's state tables say, read at one moment."""
+    """The state tables of a store, read at one moment."""
     return await store.scan(read_state)
 
 

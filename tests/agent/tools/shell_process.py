@@ -9,10 +9,10 @@ from pathlib import Path
 
 import kedge
 from kedge.agent.tools.bash import bash
+from kedge.domain.child_processes import Process
 from kedge.engine import upkeep
 from kedge.engine.processes import Processes
 from kedge.store.queries.fences import Fence
-from kedge.store.queries.processes import Process
 from tests.agent.tools.scene import scene_in
 from tests.engine.engine_factory import NEVER, PAUSES
 

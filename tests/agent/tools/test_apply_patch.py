@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from kedge._failpoints import armed
-from kedge.agent.tools import file_changes
 from kedge.agent.tools.apply_patch import apply_patch
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain import wire
 from kedge.domain.errors import LeaseLost
 from kedge.domain.sessions import Busy
 from kedge.engine import leases
+from kedge.engine.files import edits
 from kedge.engine.os_process import this_process
 from kedge.store.transaction import Script, run
 from tests.agent.tools.scene import Ask, Rejected, Scene
@@ -131,7 +131,7 @@ async def test_one_file_that_changes_in_the_last_moment(
 ) -> None:
     """What was written already is taken back, and what somebody saved stays."""
     before = tree(files)
-    real = file_changes._carry_out
+    real = edits._carry_out
     steps = []
 
     def carry_out(*given: object) -> object:
@@ -140,7 +140,7 @@ async def test_one_file_that_changes_in_the_last_moment(
             (files / "m.txt").write_text("theirs")
         return real(*given)  # type: ignore[arg-type]  # what was given
 
-    monkeypatch.setattr(file_changes, "_carry_out", carry_out)
+    monkeypatch.setattr(edits, "_carry_out", carry_out)
     with pytest.raises(ToolFailure, match="No file was changed"):
         await scene.run(apply_patch, patchText=PATCH)
     assert tree(files) == before | {"m.txt": (before["m.txt"][0], b"theirs")}

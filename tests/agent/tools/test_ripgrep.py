@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kedge.agent.tools import ripgrep
 from kedge.agent.tools.glob import MOST_FILES, glob
 from kedge.agent.tools.grep import LONGEST_LINE, MOST_LINES, grep
 from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.child_processes import MIB, ChildLimits
+from kedge.domain.errors import SearchFailed, SearchStopped
+from kedge.engine.files import ripgrep
 from tests.agent.tools.scene import Ask, Rejected, Scene
 
 
@@ -165,16 +166,16 @@ async def test_what_was_asked_for_is_what_is_searched(
 
 async def test_a_bad_pattern(scene: Scene) -> None:
     """The program's own words tell what is wrong."""
-    with pytest.raises(ToolFailure, match="unclosed character class"):
+    with pytest.raises(SearchFailed, match="unclosed character class"):
         await scene.run(glob, pattern="[")
-    with pytest.raises(ToolFailure, match="unclosed group"):
+    with pytest.raises(SearchFailed, match="unclosed group"):
         await scene.run(grep, pattern="(")
     for tool in (glob, grep):
         with pytest.raises(ToolFailure, match="is empty"):
             await scene.run(tool, pattern="")
         with pytest.raises(ToolFailure, match=r"NUL|cannot be"):
             await scene.run(tool, pattern="a\0b")
-        with pytest.raises(ToolFailure, match="could not begin"):
+        with pytest.raises(SearchFailed, match="could not begin"):
             await scene.run(tool, pattern="x" * 1_000_000)
 
 
@@ -294,7 +295,7 @@ async def test_a_configuration_of_the_user_is_not_read(
 async def test_without_the_program(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model, and whoever reads with it, hears how to get it."""
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    with pytest.raises(ToolFailure, match="pip install ripgrep"):
+    with pytest.raises(SearchFailed, match="pip install ripgrep"):
         await scene.run(grep, pattern="x")
 
 
@@ -366,7 +367,7 @@ async def test_an_ignore_file_without_an_end(
     (scene.folder / name).symlink_to("/dev/zero")
     why = "SIGABRT" if "/" in name else "did not begin"
     for tool, pattern in ((grep, "x"), (glob, "*.py")):
-        with pytest.raises(ToolFailure, match=rf"{why}.*not a regular file") as told:
+        with pytest.raises(SearchStopped, match=rf"{why}.*not a regular file") as told:
             await scene.run(tool, pattern=pattern)
         assert str(scene.folder / name) in str(told.value)
 
@@ -380,7 +381,7 @@ async def test_an_ignore_file_that_is_a_pipe(
     put(scene.folder, "a.py", "sub/b.py")
     os.mkfifo(scene.folder / name)
     why = "took over" if "/" in name else "did not begin"
-    with pytest.raises(ToolFailure, match=rf"{why}.*not a regular file") as told:
+    with pytest.raises(SearchStopped, match=rf"{why}.*not a regular file") as told:
         await scene.run(grep, pattern="x")
     assert str(scene.folder / name) in str(told.value)
 
@@ -409,7 +410,7 @@ async def test_more_complaints_than_a_pipe_holds(
     program.write_text("#!/bin/sh\necho first >&2\nyes | head -c 1000000 >&2\nexit 2\n")
     program.chmod(0o755)
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: str(program))
-    with pytest.raises(ToolFailure, match="first") as told:
+    with pytest.raises(SearchFailed, match="first") as told:
         await scene.run(grep, pattern="x")
     assert len(str(told.value)) < 20_000
 
@@ -424,7 +425,7 @@ async def test_a_search_that_is_killed_is_an_error(
     program.chmod(0o755)
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda: str(program))
     for tool in (grep, glob):
-        with pytest.raises(ToolFailure, match=f"ended by the signal SIG{signal}"):
+        with pytest.raises(SearchStopped, match=f"ended by the signal SIG{signal}"):
             await scene.run(tool, pattern="x")
 
 

@@ -436,7 +436,7 @@ async def test_a_save_in_the_last_moment_goes_back_in_place(tmp_path: Path, job:
         assert left_over(world.folder) == []
         assert world.found["a.txt"] == SAVED.encode()
         prompt, error = await told(session)
-        assert "a.txt: it was changed in the last moment." in error
+        assert "a.txt: it was changed at the last moment." in error
         receipt = await session.revert(prompt)
         (entry,) = [each for each in receipt.files if each.path == "a.txt"]
         assert entry.outcome == "shared"

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from kedge.server import finding
-from kedge.server.file_names import FileNames
-from kedge.server.finding import Kind, find_files, find_text
+from kedge.engine.files import find
+from kedge.engine.files.file_names import FileNames
+from kedge.engine.files.find import Kind, find_files, find_text
 
 FILES: tuple[Kind, ...] = ("file",)
 
@@ -47,7 +47,7 @@ async def test_many_and_long_lines_are_cut(tmp_path: Path) -> None:
     (long,) = await find_text(str(tmp_path), "y")
     assert len(long.lines.text) == 2000
     assert len(long.submatches) == 1
-    assert len(await find_text(str(tmp_path), "z")) == finding.MOST_LINES
+    assert len(await find_text(str(tmp_path), "z")) == find.MOST_LINES
 
 
 async def test_a_line_beyond_measure_hides_no_other(

@@ -11,12 +11,12 @@ import pytest
 
 from kedge.domain.errors import OperatorError
 from kedge.engine.files import git_status
-from kedge.engine.files.git_status import Changes, changes, patches, raw_patch
+from kedge.engine.files.git_status import CheckoutChanges, changes, patches, raw_patch
 from kedge.engine.files.private_git import PrivateGit, private_git
 from tests.engine.repositories import commit, git, repository
 
 
-def seen(found: Changes) -> dict[str, tuple[str, int, int, str | None]]:
+def seen(found: CheckoutChanges) -> dict[str, tuple[str, int, int, str | None]]:
     """What matters of each file."""
     return {
         each.file: (each.status, each.additions, each.deletions, each.uncounted)

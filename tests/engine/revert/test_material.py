@@ -17,7 +17,7 @@ async def test_what_was_not_covered_is_skipped(place: EngineFactory, folder: Pat
         )
         receipt = await session.revert(prompt)
         assert told(receipt) == {"large": "skipped", "small": "deleted"}
-        assert receipt.files[0].reason == "what it did there could not be looked at: large"
+        assert receipt.files[0].reason == "what it did there could not be inspected: large"
         assert (folder / "large").read_text() == "2"
 
 

@@ -217,7 +217,7 @@ def test_shared_alone() -> None:
     for strategy in get_args(RevertStrategy):
         found = planned(history(b"f", A, B, disk=B, source=Source.SHARED), strategy=strategy)
         assert (only(found).outcome, only(found).source, found.steps) == ("shared", "observed", ())
-        assert "cannot be told whose change it is" in (only(found).reason or "")
+        assert "not known whose change it is" in (only(found).reason or "")
 
 
 def test_shared_between() -> None:
@@ -225,7 +225,7 @@ def test_shared_between() -> None:
     segments: list[Seen] = [(LONG, SESSION, Source.DECLARED), (SESSION, BOTH, Source.SHARED)]
     found = planned(segmented(*segments, disk=BOTH))
     assert wanted(found) == [(b"f", BOTH, PERSON)]
-    assert only(found).reason == "a change stays of which it cannot be told whose it is"
+    assert only(found).reason == "a change stays of which it is not known whose it is"
 
 
 def test_shared_divides() -> None:

@@ -232,7 +232,7 @@ async def test_observed_changes_are_told_apart(engine: Engine, folder: Path) -> 
         "old": "observed",
     }
     (note,) = receipt.notes
-    assert note.endswith("were not looked at: bash (rm old)")
+    assert note.endswith("were not inspected: bash (rm old)")
     assert (folder / "old").read_text() == "old\n"
 
 

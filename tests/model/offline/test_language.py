@@ -209,7 +209,7 @@ def test_chat_is_no_script(prompt: str) -> None:
         ("ask Which?", 1, "write it as"),
         ("ask", 1, "write it as"),
         ('call ""', 1, "write it as"),
-        ("huge much", 1, "is no size"),
+        ("huge much", 1, "is not a size"),
         ("huge 65MB", 1, "too large"),
         ("wait 5", 1, "`250ms`"),
         ("wait 1.5ms", 1, "`250ms`"),

@@ -1,1 +1,1 @@
-"""Command lines: what one would run, and running it."""
+"""Command lines: analyses what one would run, and runs it."""

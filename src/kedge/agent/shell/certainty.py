@@ -1,8 +1,8 @@
-"""Whether it is certain what bash does with a command line, or something could hide a command from
-the parser.
+"""Decides whether it is certain what bash does with a command line, or something could hide a
+command from the parser.
 
-Whatever else there is (arithmetic, `[[`, subscripts, operators in `${…}`, functions) could run text
-that looks like no command at all. It is not judged here one by one; a person is asked.
+Other constructs (arithmetic, `[[`, subscripts, operators in `${…}`, functions) could run text that
+does not look like a command. They are not analysed; the user is asked.
 """
 
 import os
@@ -63,7 +63,7 @@ def is_plain(nodes: "Sequence[Node]", parents: "Mapping[int, Node]") -> bool:
 
 
 def _is_part(node: "Node", parents: "Mapping[int, Node]") -> bool:
-    """Whether a bare word is one with what stands around it, and judged with that."""
+    """Whether a bare word belongs to what stands around it, and is judged with that."""
     parent = parents.get(node.id)
     return node.type == "word" and parent is not None and parent.type == "concatenation"
 
@@ -80,7 +80,7 @@ def _is_any(node: "Node", text: bytes) -> bool:
 
 
 def _is_one_line(node: "Node", text: bytes) -> bool:
-    """Whether no line ends inside of what must stand on one."""
+    """Whether nothing that must stand on one line contains a line end."""
     start = node.start_byte
     return all(
         _GAP.fullmatch(text, one.end_byte - start, other.start_byte - start)
@@ -96,7 +96,7 @@ def _is_braced(node: "Node", text: bytes) -> bool:
 
 
 def _is_for(node: "Node", text: bytes) -> bool:
-    """Whether the variable is one that no program looks at."""
+    """Whether the variable affects no program."""
     name = node.child_by_field_name("variable")
     return text.startswith(b"for") and name is not None and _is_own(name.text or b"")
 
@@ -118,7 +118,7 @@ def _is_unset(node: "Node", text: bytes) -> bool:
 
 
 def _is_test(node: "Node", text: bytes) -> bool:
-    # The shell divides what stands there without quotes, and may see other questions in it.
+    # The shell splits unquoted text there, and may see other tests in it.
     return (
         not text.startswith(b"[[")
         and all(each.is_named or (each.text in _COMPARING) for each in node.children)
@@ -139,7 +139,7 @@ def _is_heredoc(node: "Node", text: bytes) -> bool:
 
 
 def _is_command(node: "Node", text: bytes) -> bool:
-    # A dollar of its own belongs to what follows, which may be on the next line.
+    # A lone dollar belongs to what follows, which may be on the next line.
     return all(each.type != "$" for each in node.children)
 
 
@@ -153,7 +153,7 @@ def _is_word(node: "Node", text: bytes) -> bool:
 
 
 def _has_no_braces(nodes: "Sequence[Node]") -> bool:
-    """Whether the shell makes one word of it, and takes it for no descriptor."""
+    """Whether the shell makes one word of it, and does not take it for a descriptor."""
     bare = "".join(
         (each.text or b"").decode("utf-8", "replace") if each.type in ("word", "number") else "_"
         for each in nodes
@@ -198,7 +198,7 @@ _BEFORE_REDIRECTION = re.compile(rb"(?:[ \t]|\\\n)*")
 _OPEN_END = re.compile(rb"(?<!\\)(?:\\\\)*\\$")
 _NAME = re.compile(rb"[A-Za-z_]\w*(?:\[\S*\])?")
 _NEED_NO_SPACE = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect", "subshell"})
-"""What may stand right behind a word."""
+"""Nodes that may stand directly after a word."""
 _LITERAL = frozenset({"raw_string", "ansi_c_string", "comment"})
 _QUOTED = frozenset({"string", "heredoc_body"})
 _TEXTUAL = frozenset({*_LITERAL, *_QUOTED, "expansion", "regex", "heredoc_redirect"})
@@ -208,7 +208,7 @@ _BEFORE_COMMENT = frozenset(b" \t\n;&|()")
 
 
 class _Stretches:
-    """Stretches of a line, to be asked which places are in one."""
+    """Stretches of a line, for looking up which positions are in one."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
         self._starts: list[int] = []
@@ -246,7 +246,7 @@ def _is_literal(node: "Node", parents: "Mapping[int, Node]") -> bool:
 
 
 def _hides_words(source: bytes, nodes: "Sequence[Node]") -> bool:
-    """Whether bash would divide a line into other words."""
+    """Whether bash would split a line into other words."""
     text = _Stretches(each.byte_range for each in nodes if each.type in _TEXTUAL)
     end = 0
     for node in nodes:
@@ -310,8 +310,8 @@ def _hides_substitution(
     literal: _Stretches,
     quoted: _Stretches,
 ) -> bool:
-    """Whether something is run inside of a word that the grammar takes for text, or could be run
-    because that is no argument of a program, but something that the shell itself looks at."""
+    """Whether something runs inside a word that the grammar takes for text, or could run because
+    the text is not an argument of a program but is read by the shell itself."""
     starts = {each.start_byte for each in nodes if each.type in _SUBSTITUTIONS}
     ticks = [
         each
@@ -320,7 +320,7 @@ def _hides_substitution(
         and source[each.start_byte : each.start_byte + 1] == b"`"
     ]
     ends = {each.end_byte - 1 for each in ticks}
-    # What is escaped inside of backticks is unescaped before it is read.
+    # Escapes inside backticks are removed before the text is read.
     if any(b"\\" in source[each.start_byte : each.end_byte] for each in ticks):
         return True
     harmless = _Stretches(each.byte_range for each in nodes if _is_given_away(each, parents))
@@ -336,7 +336,7 @@ def _hides_substitution(
 
 
 def _is_given_away(node: "Node", parents: "Mapping[int, Node]") -> bool:
-    """Whether a text is for a program to look at, or for nobody."""
+    """Whether only a program reads a text, or nothing does."""
     if node.type in _ARGUMENTS:
         parent = parents.get(node.id)
         return parent is not None and parent.type == "command"
@@ -357,7 +357,7 @@ def _hides_comment(source: bytes, node: "Node") -> bool:
 
 
 def _hides_heredoc(source: bytes, node: "Node") -> bool:
-    """Whether bash would see another end of the text."""
+    """Whether bash would see another end of the here-document."""
     start = _heredoc_start(node)
     body = next((each for each in node.children if each.type == "heredoc_body"), None)
     end = next((each for each in node.children if each.type == "heredoc_end"), None)

@@ -1,6 +1,7 @@
-"""The files that a command surely writes, moves or deletes: what the rules for `edit` are about.
+"""The files that a command certainly writes, moves or deletes, for the rules about `edit`.
 
-Programs write files in more ways than are known here. This is about those whose words tell it.
+Programs write files in more ways than are known here; only those visible in the command's words
+count.
 """
 
 import os
@@ -16,7 +17,7 @@ from kedge.agent.shell.words import ShellWord
 Words: TypeAlias = Sequence[ShellWord]
 
 UNKNOWN = ShellWord("…", "…", is_fixed=False)
-"""A file that is written, and nobody can tell which."""
+"""A written file whose name is unknown."""
 
 _ASKING_FOR_HELP = ("--help", "--version")
 _VALUED: Mapping[str, str] = {
@@ -72,7 +73,7 @@ def _by_name(name: str, words: Words) -> Iterator[ShellWord]:
 
 
 def _copied(name: str, words: Words) -> Iterator[ShellWord]:
-    """Where files are copied to; into a folder, under their own names."""
+    """The targets of a copy; in a folder, under their own names."""
     looks = ("n", "--list-only", "--dry-run") if name == "rsync" else ("", "--dry-run")
     if has(words, *looks, valued=_COPYING[name]):
         return
@@ -98,7 +99,7 @@ _AWK_VALUED = "FvfileEW"
 
 
 class Sed(NamedTuple):
-    """What a call of sed does."""
+    """The effects of a call of sed."""
 
     written: list[ShellWord]
     runs: bool
@@ -108,7 +109,7 @@ class Sed(NamedTuple):
 
 
 def sed(words: Words) -> Sed:
-    """What sed does with these words."""
+    """The effects of sed with these words."""
     others = [each for each in words if not _is_in_place(each)]
     is_in_place = len(others) < len(words)
     scripts = list(values(others, "-e", "--expression", valued=_SED_VALUED))
@@ -117,7 +118,7 @@ def sed(words: Words) -> Sed:
     if not scripts:
         scripts, named = named[:1], named[1:]
         if is_in_place and scripts and not scripts[0].source.strip("'\""):
-            # BSD's sed takes the empty word for the ending of copies, GNU's for the script.
+            # BSD's sed takes the empty word for the suffix of backups, GNU's for the script.
             scripts, named = named[:1], named[1:]
     is_told = not is_elsewhere and all(word.is_told for word in scripts)
     read = sed_commands("\n".join(word.value for word in scripts)) if is_told else None
@@ -167,7 +168,8 @@ def _of_find(words: Words) -> Iterator[ShellWord]:
 
 
 def _of_git(words: Words) -> Iterator[ShellWord]:
-    """What git's commands write besides what is git's own; those that switch branches aside."""
+    """What git's commands write besides git's own files, leaving aside those that switch
+    branches."""
     rest = operands(words, "cC", ("--git-dir", "--work-tree", "--namespace"))
     yield from values(words, "--output")
     if not rest or has(words, "", *_GIT_LOOKS.get(rest[0].value, ())):
@@ -205,7 +207,7 @@ def _of_rarer_git(verb: str, words: Words) -> Iterator[ShellWord]:
 
 
 def _cloned(named: Words) -> Iterator[ShellWord]:
-    """The folder of a clone: the one that is named, or the last part of where it is from."""
+    """The folder of a clone: the one that is named, or the last part of its source."""
     if len(named) == 1 and named[0].is_told:
         name = re.split(r"[/:]", named[0].value.rstrip("/"))[-1].removesuffix(".git")
         yield ShellWord(name, name, True) if name else UNKNOWN
@@ -285,7 +287,8 @@ def _of_output_option(words: Words) -> Iterator[ShellWord]:
 
 
 def _of_timed(words: Words) -> Iterator[ShellWord]:
-    """What programs write that run another one, whose options are its own."""
+    """The output files of programs such as `time` that run another one, whose options are its
+    own."""
     return values(leading(words, "abeEfoOpPsSuUX"), "-o", "--output", valued="abeEfoOpPsSuUX")
 
 
@@ -297,7 +300,7 @@ _OPENSSL_WRITES = ("-out", "-keyout", "-writerand", "-sess_out", "-keylogfile", 
 
 
 def _of_second(words: Words) -> Iterator[ShellWord]:
-    """The second file of those that read the first and write the second."""
+    """The second file, for programs that read the first and write the second."""
     return iter(operands(words, "cfgklopsw")[1:2])
 
 
@@ -373,7 +376,7 @@ def _nothing(words: Words) -> Iterator[ShellWord]:
 
 
 def _of_python(words: Words) -> Iterator[ShellWord]:
-    """What modules write that are run as programs."""
+    """The files that Python modules write when run as programs."""
     module = [word.value for word in values(words, "-m", valued="WXcm")][:1]
     named = operands(words, "WXm")
     if module == ["json.tool"]:

@@ -1,4 +1,4 @@
-"""What the variables and command substitutions of a command line hold, as far as the line tells
+"""The values of variables and command substitutions in a command line, as far as they can be known
 before it runs."""
 
 import os
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 BELOW = "…"
-"""Stands for names in the folder of the command or below: of files, or of nothing, as numbers."""
+"""Stands for names in the command's folder or below (or for words that are no files, such as
+numbers)."""
 SCRATCH = "…scratch"
 """The name of what `mktemp` makes: new, and the command's own."""
 
 HERE = "./."
-"""The folder of the command as an absolute path: without its end it would be another."""
+"""The folder of the command as an absolute path: without the end it would be another one."""
 _FOLDERS = {
     "pwd": HERE,
     "pwd -P": HERE,
     "git rev-parse --git-dir": f"{HERE}/.git",
     "git rev-parse --show-toplevel": HERE,
 }
-"""Commands that tell where they are."""
+"""Commands that print the folder they are in."""
 _SIMPLE = re.compile(
     r"arch|hostname(?: -[fs])?|id -[gnu]+|nproc(?: --all)?|uname(?: -[mnrsv]+)?|whoami"
     r"|seq(?: -w)?(?: -?[\d.]+){1,3}"
@@ -39,7 +40,7 @@ _SIMPLE = re.compile(
     r"|git log -1 --(?:format|pretty)=['\"]?(?:format:)?%[hHct]+['\"]?(?: [\w.-]+)?"
     r"|wc -[clw]+ < [\w-][\w./-]*"
 )
-"""Commands that write numbers, dates, hashes and names that cannot lead away."""
+"""Commands that print numbers, dates, hashes and names that cannot lead out of the folder."""
 _QUIET = re.compile(r"\s*2>\s*/dev/null(?=$|[\s|])")
 _QUOTED = re.compile(r"'[^']*'")
 _ODD = re.compile(r"[$`\\{}\n;&<>()]|\|\|")
@@ -51,7 +52,7 @@ _FILTERS = {
     "tail": re.compile(r"-?[nc]?|-n?\+?\d+|[-+]?\d+"),
     "wc": re.compile(r"-[clmw]+"),
 }
-"""Programs that let through some lines or count them, and the only words that they may have."""
+"""Programs that filter or count lines, and the only words that they may have."""
 _GREP_FILTER = re.compile(r"-[EFGPaivwxc]+|-m\d*|-e|\d+")
 _LIST_FILES = re.compile(r"-[acEFGHiIlLnPRrsvwxz]*[lL][acEFGHiIlLnPRrsvwxz]*|--files-w\S+")
 _RG_FILES = re.compile(r"-[FHILSUainsuvwx.]*l[FHILSUainsuvwx.]*|--files\S*")
@@ -63,7 +64,7 @@ _NO_HEADS = frozenset({"--pretty=", "--pretty=format:", "--format=", "--no-commi
 
 
 def output(line: str) -> frozenset[str] | None:
-    """All that a command line may write; None where that is not known."""
+    """Everything that a command line may print; None if that is not known."""
     line = _QUIET.sub("", line.strip())
     if line in _FOLDERS:
         return frozenset({_FOLDERS[line]})
@@ -91,7 +92,7 @@ def _stages(line: str) -> list[str]:
 
 
 def _lists(words: Sequence[str]) -> bool:
-    """Whether a command writes names of files below the folders that it names."""
+    """Whether a command prints names of files below the folders that it names."""
     match words:
         case ["ls", *rest]:
             return not any(re.match(r"-\w*[afl]|--all|--format|-\w*[xm]", word) for word in rest)
@@ -132,15 +133,15 @@ def _lets_through(words: Sequence[str]) -> bool:
 
 
 Values: TypeAlias = frozenset[str] | None
-"""All that a variable may hold; None where that is not known."""
+"""Everything that a variable may hold; None if that is not known."""
 
 _MOST = 32
-"""More values than are followed."""
+"""The largest number of values that are tracked."""
 _MOST_PIECES = 100
 _LONGEST = 4096
 """Characters of a path. Each variable may hold another one twice, and so grow without end."""
 REST = "⋯"
-"""Stands for what nobody knows, behind the beginning of a word that is known: taken to be below."""
+"""Stands for the unknown rest of a word whose beginning is known: assumed to be below that."""
 _NUMBERS = re.compile(r"BASHPID|E?UID|EPOCH\w+|LINENO|PPID|S?RANDOM|SECONDS|SHLVL")
 """Variables in which the shell keeps numbers."""
 _SET_BY_SHELL = re.compile(
@@ -160,8 +161,8 @@ _PART = re.compile(r"(?:base|dir)name(?: --)? \"?\$\{?(\w+)\}?\"?(?: [\w.'\"-]+)
 _HARMLESS = re.compile(
     r"%.*|##?(?:[^/]*/)+|,,?|\^\^?|:0:\d+|//?[^/]*/[\w.-]*\w[\w./-]*(?<!\.\.)", re.DOTALL
 )
-"""Changes of a variable after which a path below is still one: its end is cut off, or folders at
-its beginning, or names in it are replaced by others."""
+"""Changes of a variable after which a path below is still below: its end is cut off, or folders at
+its beginning, or names in it are replaced."""
 _SETTING = re.compile(r"\$\{\w+:?=")
 _SEQUENCE = re.compile(r"\{\w+\.\.\w+(?:\.\.-?\d+)?\}")
 _LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
@@ -171,10 +172,10 @@ _WILD_DOTS = re.compile(r"(?:^|/)\.+[*?\[]")
 
 
 class Variables:
-    """What the variables of one line hold.
+    """The values of one line's variables.
 
-    Every value that one is given anywhere in the line counts: it is not told in which order, nor
-    whether, the commands run.
+    Every assignment anywhere in the line counts: the order of the commands is not known, nor
+    whether they run.
     """
 
     def __init__(self, unknown: Iterable[str] = ()) -> None:
@@ -183,7 +184,7 @@ class Variables:
 
     @property
     def names(self) -> set[str]:
-        """Those that the line sets."""
+        """The variables that the line sets."""
         return set(self._values)
 
     def values(self, name: str, *, with_environment: bool = True) -> Values:
@@ -193,7 +194,7 @@ class Variables:
         if name == "HOME":
             return frozenset({os.path.expanduser("~")})
         if name == "PWD":
-            # The shell begins where it is told to, and so does every path that is not absolute.
+            # The shell starts in that folder, and every path that is not absolute starts there.
             return frozenset({HERE})
         if _NUMBERS.fullmatch(name):
             return frozenset({BELOW})
@@ -202,13 +203,13 @@ class Variables:
         return frozenset({os.environ[name]})
 
     def add(self, name: str, values: Values) -> None:
-        """One more assignment."""
+        """Add an assignment."""
         known = self._values.get(name, frozenset())
         together = None if known is None or values is None else known | values
         self._values[name] = None if together is None else _few(together)
 
     def read(self, name: str) -> None:
-        """A loop reads it, line by line."""
+        """Record that a loop reads it, line by line."""
         self._read.add(name)
         self.add(name, frozenset({BELOW}))
 
@@ -223,7 +224,8 @@ class Variables:
     def texts(
         self, word: ShellWord, *, with_environment: bool = True
     ) -> Iterator[tuple[str, bool]]:
-        """What a word may say, and whether that is all of it; else it is how it begins."""
+        """What a word may expand to, and whether that is all of it; otherwise only its beginning is
+        known."""
         if len(word.pieces) > _MOST_PIECES:
             yield "", False
             return
@@ -255,12 +257,12 @@ class Variables:
             return _changed(self.values(piece.text, with_environment=with_environment), piece)
         if piece.default is None:
             return self.values(piece.text, with_environment=with_environment)
-        # Without a name it is what stands there instead of a variable that is set.
+        # Without a name it is the alternative for a variable that is set.
         kept = self.values(piece.text) if piece.text else frozenset({""})
         return frozenset({piece.default}) | (kept or frozenset())
 
     def _part_of(self, line: str, with_environment: bool) -> Values:
-        """What `dirname` and `basename` make of a variable."""
+        """The result of `dirname` and `basename` for a variable."""
         match = _PART.fullmatch(line)
         if match is None:
             return None
@@ -269,7 +271,7 @@ class Variables:
 
 
 def _is_firm(text: str) -> bool:
-    """Whether a path that begins so begins with that, whatever follows."""
+    """Whether a path with this beginning stays below it, whatever follows."""
     carried = text.partition("=")[2] if "=" in text.partition("/")[0] else text
     last = carried.rpartition("/")[2]
     is_home = carried.startswith("~") and "/" not in carried
@@ -279,7 +281,7 @@ def _is_firm(text: str) -> bool:
 
 
 def _is_below(text: str) -> bool:
-    """Whether every part of a path leads to the folder of the command or below."""
+    """Whether every part of a path leads to the command's folder or below."""
     return (
         bool(text)
         and not text.startswith(("/", "~", "-", HERE))
@@ -289,20 +291,20 @@ def _is_below(text: str) -> bool:
 
 
 def _few(values: frozenset[str]) -> Values:
-    """As many values as are followed."""
+    """No more values than are tracked."""
     if len(values) <= _MOST:
         return values
     return frozenset({BELOW}) if all(map(_is_below, values)) else None
 
 
 def _together(texts: Mapping[str, bool]) -> dict[str, bool]:
-    """One text for too many."""
+    """One text for too many values."""
     is_below = all(is_whole and _is_below(text) for text, is_whole in texts.items())
     return {BELOW: True} if is_below else {"": False}
 
 
 def _changed(values: Values, piece: WordPiece) -> Values:
-    """What is left of a variable that is cut, or changed in some places."""
+    """The values of a variable that is cut, or changed in some places."""
     if piece.change == "#":
         return frozenset({BELOW})
     if not values or not all(map(_is_below, values)) or not _HARMLESS.fullmatch(piece.change):
@@ -316,7 +318,7 @@ def variables(
     words: Iterable[Sequence[ShellWord]],
     outer: Iterable[str],
 ) -> Variables:
-    """The variables of a line, given the words of its commands, and those that the line around it
+    """The variables of a line, given the words of its commands, and those that the enclosing line
     sets."""
     found = Variables(outer)
     used: dict[str, int] = {}
@@ -359,7 +361,7 @@ def _assign(
     text = source_of(name)
     is_sure = _is_sure(node, parents) and text not in used
     if not is_sure and text not in found.names:
-        # It may still be what it was before.
+        # It may still have its old value.
         found.add(text, found.values(text) or frozenset({""}))
     if any(each.type == "+=" for each in node.children) or (value and value.type == "array"):
         found.add(text, None)
@@ -371,7 +373,7 @@ def _assign(
 
 
 def _is_sure(node: "Node", parents: "Mapping[int, Node]") -> bool:
-    """Whether an assignment is done before anything else, whatever happens."""
+    """Whether an assignment certainly happens before anything else."""
     parent = parents.get(node.id)
     while parent is not None and parent.type in _AROUND:
         if parent.type == "list" and parent.children[0].id != node.id:
@@ -393,7 +395,7 @@ def _loop(node: "Node", found: Variables) -> None:
 
 
 def _of_braces(word: ShellWord) -> Iterator[ShellWord]:
-    """The words that a loop goes over for `{a,b}`."""
+    """The words that a loop iterates over for `{a,b}`."""
     if "{" not in word.source or {"'", '"', "\\", "$", "`"} & set(word.source):
         yield word
         return
@@ -416,7 +418,7 @@ def _values(word: ShellWord, found: Variables, *, is_expanded: bool) -> Values:
 
 
 def _matched(text: str) -> Iterator[str]:
-    """What a pattern may mean. That of git's own folder has to be named: it is not like others."""
+    """What a pattern may match. git's own folder has to be named explicitly."""
     yield _WILD.sub(BELOW, text)
     names = text.split("/")
     meant = [name[:1] == "." and fnmatchcase(".git", name) for name in names]
@@ -426,7 +428,7 @@ def _matched(text: str) -> Iterator[str]:
 
 
 def _take_names(words: Sequence[ShellWord], found: Variables) -> None:
-    """What commands set that take names of variables as words."""
+    """The variables that commands set which take names of variables as words."""
     for word in words:
         match = _ASSIGNMENT.fullmatch(word.value)
         if match:

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator, Sequence
 from kedge.agent.shell.words import ShellWord
 
 _SHORTEST = len("--xx")
-"""Characters of a long option that is shortened as far as it can be."""
+"""Characters of the shortest abbreviation of a long option."""
 
 
 def operands(
     words: Sequence[ShellWord], letters: str = "", names: Collection[str] = ()
 ) -> list[ShellWord]:
-    """The words that are no options, nor values of those that take one: short ones by their
+    """The words that are neither options nor values of those that take one: short options by their
     letters, long ones by their names."""
     found: list[ShellWord] = []
     rest = iter(words)
@@ -29,7 +29,8 @@ def operands(
 def leading(
     words: Sequence[ShellWord], letters: str = "", names: Collection[str] = ()
 ) -> list[ShellWord]:
-    """The options before the first operand, with their values: what follows is another's."""
+    """The options before the first operand, with their values: what follows belongs to another
+    command."""
     at = 0
     while at < len(words) and words[at].value.startswith("-") and words[at].value != "--":
         text = words[at].value
@@ -40,11 +41,11 @@ def leading(
 def values(
     words: Sequence[ShellWord], *options: str, valued: str | None = ""
 ) -> Iterator[ShellWord]:
-    """The values of options, however they are written: `-o x`, `-ox`, `-vo x`, `--out x`,
-    `--out=x`, or shortened as GNU's programs let one: `--ou=x`.
+    """The values of options in any form: `-o x`, `-ox`, `-vo x`, `--out x`, `--out=x`, or
+    abbreviated as GNU's programs allow: `--ou=x`.
 
-    Behind one of the letters that take a value stands no other; None if letters never stand
-    together.
+    `valued` are the letters that take a value: what follows one of them is not another option. It
+    is None if letters are never combined.
     """
     for at, word in enumerate(words):
         name, equals, value = word.value.partition("=")
@@ -64,7 +65,7 @@ def _is_short_for(name: str, option: str) -> bool:
 
 
 def _cluster(text: str, valued: str | None) -> str:
-    """The letters of options that stand together, up to the first that takes a value."""
+    """The letters of combined options, up to the first that takes a value."""
     if valued is None or not _is_short(text):
         return ""
     end = next((at for at, letter in enumerate(text) if at and letter in valued), len(text))
@@ -74,7 +75,7 @@ def _cluster(text: str, valued: str | None) -> str:
 def has(
     words: Sequence[ShellWord], letters: str = "", *names: str, valued: str | None = ""
 ) -> bool:
-    """Whether there is one of these options; letters may stand together, as in `values`."""
+    """Whether one of these options is present; letters may be combined, as in `values`."""
     return any(
         word.value.partition("=")[0] in names
         or bool(set(letters) & set(_cluster(word.value, valued)))
@@ -87,7 +88,7 @@ def _is_short(text: str) -> bool:
 
 
 def _takes_next(text: str, letters: str) -> bool:
-    """Whether the last of the letters in a word wants a value, and nothing before it does."""
+    """Whether the last letter in a word takes a value, and none before it does."""
     return text[-1] in letters and not set(letters) & set(text[1:-1])
 
 
@@ -96,7 +97,7 @@ TAR_VALUED = "CFHIKLNTVXbfg"
 
 
 def tar_words(words: Sequence[ShellWord]) -> Sequence[ShellWord]:
-    """The words of tar with a dash before each option: the first word needs none, and the values of
+    """The words of tar with a dash before each option: its first word needs none, and the values of
     all of its letters follow it."""
     if not words or not words[0].is_told or words[0].value.startswith("-"):
         return words

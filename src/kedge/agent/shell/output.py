@@ -1,5 +1,5 @@
-"""The output of a command: read from its pipe, its two ends kept in memory, the whole in a file
-once it is long."""
+"""The output of a command: read from its pipe, with both ends kept in memory, and all of it in a
+file once it is long."""
 
 import asyncio
 import contextlib
@@ -21,31 +21,31 @@ from kedge.engine.processes import Processes
 from kedge.engine.saved_output import open_output
 
 PREVIEW = 30 * 1024
-"""How much of an output clients are shown while it comes, in bytes of UTF-8."""
+"""How much of a running command's output clients are shown, in bytes of UTF-8."""
 KEPT = 64 * 2**20
 """How much of an output is kept in its file, in bytes."""
 _SPARE = 8
-"""Bytes beyond what is shown, so that it can be told whether a line or a character goes on."""
+"""Bytes beyond what is shown, to see whether a line or a character goes on."""
 
 
 class ShellOutput:
-    """The output of one command. What is not UTF-8 is replaced where it is shown, not in the
-    file."""
+    """The output of one command. Bytes that are not UTF-8 are replaced where it is shown, not in
+    the file."""
 
     def __init__(self, path: Path, *, limit: ToolOutputConfig = DEFAULT, kept: int = KEPT) -> None:
         self.path = path
         self.total = 0
-        """Bytes that have come."""
+        """Bytes received."""
         self.is_cut = False
         """Whether there is more than is shown."""
         self.problem = ""
-        """Why the file is not whole, if it is not."""
+        """Why the file is incomplete, if it is."""
         self._limit = limit
         self._first = head_of(limit).max_bytes + _SPARE
         self._newest = max(limit.max_bytes, PREVIEW) + _SPARE
         self._kept = kept
         self._lines = 0
-        """How many have ended."""
+        """How many lines have ended."""
         self._head = bytearray()
         self._tail = bytearray()
         self._file: int | None = None
@@ -58,7 +58,7 @@ class ShellOutput:
 
     @property
     def whereabouts(self) -> str:
-        """Where all of the output is, in words for a model."""
+        """Where the whole output is, in words for a model."""
         if not self.has_file:
             return f"(The whole output could not be kept: {self.problem}.)"
         kept = f"the first {self._written} bytes of it are" if self.problem else "all of it is"
@@ -68,7 +68,7 @@ class ShellOutput:
         )
 
     def add(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         if not piece:
             return
         self._lines += piece.count(b"\n")
@@ -86,7 +86,7 @@ class ShellOutput:
             del self._tail[: -self._newest]
 
     def keep(self) -> None:
-        """From now on, have all of the output in the file; nothing may have been cut yet."""
+        """Write the whole output to the file from now on; nothing may have been cut yet."""
         if self._file is not None or self.problem:
             return
         try:
@@ -97,20 +97,20 @@ class ShellOutput:
         self._write(bytes(self._whole()))
 
     def end(self) -> None:
-        """Nothing that comes from now on is to be shown."""
-        # Each byte that is not UTF-8 takes three where it is shown.
+        """Show nothing that comes from now on."""
+        # Each byte that is not UTF-8 becomes three where it is shown.
         if not self.is_cut and len(_text(self._whole()).encode()) > self._limit.max_bytes:
             self.keep()
             self.is_cut = True
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file: nothing more comes."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def text(self) -> str:
-        """The output, or both its ends and what is between them."""
+        """The output, or both its ends and a note between them."""
         if not self.is_cut:
             return _text(self._whole())
         beginning: bytes | bytearray
@@ -119,7 +119,7 @@ class ShellOutput:
             beginning, end = _complete(self._head), self._tail[first_character(self._tail) :]
         head = first_lines(_text(beginning).encode(), head_of(self._limit))
         tail = last_lines(_text(end).encode(), tail_of(self._limit))
-        # A last line that has no end yet is one too.
+        # A last line without an end counts as well.
         lines = self._lines + (not self._tail.endswith(b"\n"))
         note = left_out(
             lines=lines - count_lines(head) - count_lines(tail),
@@ -128,7 +128,7 @@ class ShellOutput:
         return f"{head.decode()}\n\n{note}\n{self.whereabouts}\n\n{tail.decode()}"
 
     def preview(self) -> str:
-        """The newest of it."""
+        """The newest part of it."""
         end = _complete(self._whole() if self._has_all else self._tail)
         if self._has_all and len(end) <= PREVIEW:
             text = _text(end)
@@ -170,13 +170,13 @@ def _text(data: bytes | bytearray) -> str:
 
 
 def _last(data: bytes | bytearray, limit: int) -> str:
-    """The end as text, and no part of a character at its beginning."""
+    """The end as text, without a partial character at its beginning."""
     text = _text(data[first_character(data) :])
     return text.encode()[-limit:].decode("utf-8", "ignore")
 
 
 def _complete(data: bytes | bytearray) -> bytes | bytearray:
-    """The bytes without the beginning of a character whose end has not come."""
+    """The bytes without an incomplete character at the end."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte & 0xC0 == 0x80:
@@ -188,19 +188,19 @@ def _complete(data: bytes | bytearray) -> bytes | bytearray:
 
 _AT_ONCE = 65536
 _LEISURE = 0.05
-"""Seconds between two reads of what nobody waits for."""
+"""Seconds between two reads when no caller waits for the output."""
 _PIPE_HOLDS = 2**20
-"""What a pipe can hold at most, in bytes, unless the system was told otherwise."""
+"""The largest capacity of a pipe in bytes, unless the system is configured otherwise."""
 
 
 class Pipe:
-    """The reading end of a pipe. Nothing is read faster than the event loop comes round, so that
-    whoever writes too much has to wait."""
+    """The reading end of a pipe. Reads at most once per round of the event loop, so that a program
+    that writes too much has to wait."""
 
     def __init__(self, descriptor: int, output: ShellOutput, owner: Processes) -> None:
         self.output = output
         self.came = asyncio.Event()
-        """Set when output has come."""
+        """Set when output has arrived."""
         self._descriptor = descriptor
         self._owner = owner
         self._ended = asyncio.Event()
@@ -211,24 +211,25 @@ class Pipe:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more can come."""
+        """Whether the end was reached."""
         return self._ended.is_set()
 
     async def finish(self, grace: float) -> None:
-        """Take what is there, and wait a moment for the end."""
+        """Read what is there, and wait a moment for the end."""
         self.take_all()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await self._ended.wait()
 
     def take_all(self) -> None:
-        """Take what was written before now."""
+        """Read what was written before now."""
         taken = 0
         while taken < _PIPE_HOLDS and (size := self._take()):
             taken += size
 
     def slow_down(self) -> None:
-        """Take the rest at leisure: nobody waits for it, and what writes without end has to."""
+        """Read the rest slowly: no caller waits for it, and a program that writes without end is
+        slowed down."""
         if not self.has_ended:
             self._loop.remove_reader(self._descriptor)
             self._wait()
@@ -244,7 +245,7 @@ class Pipe:
             self._wait()
 
     def close(self) -> None:
-        """Take no more."""
+        """Stop reading."""
         if not self.has_ended:
             self._ended.set()
             self._loop.remove_reader(self._descriptor)

@@ -1,8 +1,7 @@
-"""Finds every simple command of a command line, however deep it is nested, without running any of
-it.
+"""Finds every simple command of a command line, at any depth of nesting, without running any of it.
 
-The grammar does not see everything that bash does. Whatever could hide a command from it makes a
-line uncertain: better to ask a person once too often.
+The grammar does not see everything that bash does. Whenever a construct could hide a command, the
+line counts as uncertain: it is better to ask the user once too often.
 """
 
 import os
@@ -23,21 +22,21 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
     Parents: TypeAlias = dict[int, Node]
-    """What each node is part of, by the node's id. Looking it up in the tree is slow."""
+    """The parent of each node, by the node's id. Looking it up in the tree is slow."""
 
 _LONGEST = 16 * 1024
 _MOST_PIPES = 1000
-"""Over more than this, in a line with an error, the parser takes minutes, or all memory."""
+"""With more than this, in a line with an error, the parser takes minutes, or all memory."""
 _DEEPEST = 8
-"""Commands in commands that are looked for: `env nice sudo ls`, `bash -c 'eval "ls"'`."""
+"""How deeply nested commands are searched: `env nice sudo ls`, `bash -c 'eval "ls"'`."""
 _MOST_NESTED = 32
-"""Substitutions in substitutions: each command has the text of all that it holds."""
+"""Nesting of substitutions: each command has the text of everything in it."""
 _MOST_STEPS = 64_000
-"""Nodes and words looked at before a line counts as not understood."""
+"""Nodes and words to process before a line counts as not understood."""
 _CHUNK = 64
 _READ_AGAIN = 16
-"""How often the parser may read a line, chunk by chunk. Most are read once or twice; from a wrong
-one it may want to read the rest at every byte."""
+"""How often the parser may read a line, chunk by chunk. Most are read once or twice; in a wrong one
+it may read the rest again at every byte."""
 _RESERVED = frozenset(
     [
         "case",
@@ -68,9 +67,9 @@ _LISTING = re.compile(
     r"|(?:git |[ef])?grep .*-\w*[lL]|rg .*(?:-\w*l|--files)"
     r"|printf (?:(['\"])%s\\[n0]\1(?: [\w./'\"-]+)+|(['\"])[\w./-]+(?:\\n[\w./-]*)*\2)$"
 )
-"""How lines begin that write names of files."""
+"""The beginnings of commands that print names of files."""
 _PASSING_ON = frozenset({"egrep", "fgrep", "grep", "head", "rg", "shuf", "sort", "tail", "uniq"})
-"""Programs that write some of the lines that they read."""
+"""Programs that print some of the lines that they read."""
 _HELD_ELSEWHERE = ("/dev/", "/proc/")
 _CHAINS = ("list", "pipeline", "negated_command")
 _REDIRECTS = ("file_redirect", "herestring_redirect", "heredoc_redirect")
@@ -95,17 +94,17 @@ class SimpleCommand:
     assigned: str = ""
     """The assignments before it."""
     is_fed: bool = False
-    """Whether the line itself has the text that it reads,"""
+    """Whether the line itself contains its input,"""
     is_piped: bool = False
-    """or it reads what another command writes."""
+    """or its input is another command's output."""
     fed_by: str = ""
-    """How the pipe begins that it stands in, if what comes between only passes that on."""
+    """The beginning of its pipe, if the commands in between only filter."""
     is_declared: bool = False
-    """Whether it is an assignment, or a command that is read as one."""
+    """Whether it is an assignment, or a command that is parsed as one."""
     written: tuple[ShellWord, ...] = ()
-    """Those of the files that its output goes to."""
+    """The files that its output goes to."""
     variables: Variables = _NO_VARIABLES
-    """What its words may say."""
+    """The values of its variables."""
 
     @property
     def name(self) -> str:
@@ -114,7 +113,7 @@ class SimpleCommand:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """What its words say."""
+        """The values of its words."""
         return tuple(word.value for word in self.words)
 
 
@@ -123,46 +122,46 @@ class CommandLine:
     """A command line."""
 
     commands: tuple[SimpleCommand, ...]
-    """In the order in which they stand; those that a command runs come after it."""
+    """In the order in which they stand; commands that one runs come after it."""
     is_certain: bool
-    """Whether these are all, and it is known which programs they are."""
+    """Whether these are all, and their programs are known."""
     steps: int = 0
-    """How much was looked at to tell this."""
+    """How many steps the analysis took."""
 
 
 @dataclass(slots=True)
 class _Budget:
-    """What may still be looked at. No clock: a thread cannot be stopped."""
+    """A limit on the analysis. Not a time limit: a thread cannot be stopped."""
 
     spent: int = 0
 
     def spend(self, steps: int) -> bool:
-        """Whether there is enough left for so many steps."""
+        """Use so many steps; return whether there were enough left."""
         self.spent += steps
         return self.spent <= _MOST_STEPS
 
 
 @dataclass(slots=True)
 class _Tree:
-    """What the grammar saw."""
+    """The result of the grammar."""
 
     nodes: "list[Node]" = field(default_factory=list)
     """In the order in which they stand."""
     parents: "Parents" = field(default_factory=dict)
     piped: dict[int, str] = field(default_factory=dict)
-    """Those that stand, in whatever they stand, behind a pipe, with the program at its start."""
+    """Those behind a pipe, at any depth, with the program at its start."""
     depth: int = 0
-    """How many substitutions are in each other."""
+    """The depth of nested substitutions."""
 
 
 def commands(line: str) -> list[SimpleCommand] | None:
-    """Every simple command of a line; None if it cannot be told for certain."""
+    """Every simple command of a line; None if that is not certain."""
     found = parse(line)
     return list(found.commands) if found.is_certain else None
 
 
 def parse(line: str) -> CommandLine:
-    """What can be told of a line."""
+    """Analyse a line."""
     budget = _Budget()
     found = _parse(line, 0, budget, ())
     return replace(found, steps=budget.spent)
@@ -170,7 +169,7 @@ def parse(line: str) -> CommandLine:
 
 @cache
 def _parser() -> "Parser":
-    # Only programs that run commands wait for what it imports.
+    # Imported late: only programs that run commands pay for the import.
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
@@ -217,7 +216,7 @@ def _parse(line: str, depth: int, budget: _Budget, outer: Collection[str]) -> Co
 
 
 def _reads_names(command: SimpleCommand) -> bool:
-    """Whether a command is given names of files to touch by something that does not list files."""
+    """Whether a command gets names of files to touch from something that does not list files."""
     if command.name != "xargs" or not any(word.value in TOUCHING for word in command.words):
         return False
     is_listed = not command.is_piped or _LISTING.match(command.fed_by) is not None
@@ -229,7 +228,7 @@ def _reads_names(command: SimpleCommand) -> bool:
 
 
 def _set_in(nodes: "Iterable[Node]") -> "Iterable[str]":
-    """The names of variables that are set somewhere in a line."""
+    """The names of variables that are set anywhere in a line."""
     for node in nodes:
         field = {"variable_assignment": "name", "for_statement": "variable"}.get(node.type)
         name = node.child_by_field_name(field) if field else None
@@ -242,7 +241,7 @@ def _words_of(command: SimpleCommand) -> Sequence[ShellWord]:
 
 
 def _is_read_quickly(source: bytes) -> bool:
-    """Whether the parser comes to the end of a line without reading it again and again."""
+    """Whether the parser reaches the end of a line without reading it again and again."""
     left = _READ_AGAIN * (len(source) // _CHUNK + 1)
 
     def read(at: int, _: object) -> bytes:
@@ -257,7 +256,7 @@ def _is_read_quickly(source: bytes) -> bool:
 def _follow(
     words: Words, found: list[SimpleCommand], depth: int, budget: _Budget, outer: Collection[str]
 ) -> bool:
-    """Add what a command runs in turn; tells whether that is certain."""
+    """Add what a command runs in turn; return whether that is certain."""
     if not words:
         return True
     if not budget.spend(len(words)):
@@ -280,7 +279,7 @@ def _follow(
 
 
 def _tree(root: "Node") -> _Tree:
-    """All nodes, and where they stand."""
+    """All nodes, and their positions."""
     found = _Tree()
     waiting = [(root, 0)]
     while waiting:
@@ -301,7 +300,7 @@ def _tree(root: "Node") -> _Tree:
 
 
 def _source(before: str | None, at: int, children: "Sequence[Node]") -> str:
-    """What the next command of a pipe reads, given what the one before it does."""
+    """The source of a pipe's next command, given what the one before it does."""
     if at == 1:
         return before or _beginning_of(children[0])
     is_passed_on = not children[at - 1].is_named or (
@@ -318,7 +317,7 @@ def _command(node: "Node", tree: _Tree) -> SimpleCommand | None:
     parents = tree.parents
     if node.type in _DECLARING:
         parent = parents.get(node.id)
-        # Those before a command, or among others, are told with them.
+        # Those before a command, or among others, are handled with the command.
         if parent is not None and parent.type in ("command", *_DECLARING):
             return None
         text = source_of(node)
@@ -378,7 +377,7 @@ def _simple(node: "Node", tree: _Tree) -> SimpleCommand:
         text.append(source_of(redirect))
         files += destinations[:1]
         written += destinations[:1] if _is_output(redirect) else ()
-        # Whatever follows the name of the file is a word of the command.
+        # Words after the name of the file belong to the command.
         words += destinations[1:]
     is_piped = node.id in tree.piped
     return SimpleCommand(
@@ -404,7 +403,7 @@ def _feeds(redirect: "Node") -> bool:
 
 
 def _redirects_of(node: "Node", parents: "Parents") -> "list[Node]":
-    """The redirections of files that stand after a simple command."""
+    """The redirections of files after a simple command."""
     body, parent = node, parents.get(node.id)
     while parent is not None and parent.type in _CHAINS and parent.end_byte == body.end_byte:
         body, parent = parent, parents.get(parent.id)
@@ -421,7 +420,7 @@ def _redirects_of(node: "Node", parents: "Parents") -> "list[Node]":
 
 
 def _destinations(redirect: "Node") -> list[ShellWord]:
-    """The file of a redirection, and the words that stand after it."""
+    """The file of a redirection, and the words after it."""
     if redirect.type != "file_redirect":
         return []
     found = [read_word(each) for each in redirect.children_by_field_name("destination")]

@@ -1,4 +1,4 @@
-"""Which words of a command are paths, as far as that can be told before it runs."""
+"""Finds the words of a command that are paths, as far as that is known before it runs."""
 
 import os
 import re
@@ -28,27 +28,27 @@ _BRACES = re.compile(r"\{([^{}]*(?:,|\.\.)[^{}]*)\}")
 _GAP = re.compile(f"{BELOW}(?!scratch)|{REST}")
 _URL = re.compile(r"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=/|\.\.)", re.IGNORECASE)
 _HANDED_OVER = re.compile(r"(?:^|=)[@<](?=.)|@(?=[./~])")
-"""What stands before a file whose content is sent: `-d @file`, `-F name=@file`."""
+"""Prefixes of a file whose content is sent: `-d @file`, `-F name=@file`."""
 _VOLUMES = frozenset({"docker", "nerdctl", "podman"})
-"""Programs that take two paths in one word, with a colon between them."""
+"""Programs that take two paths in one word, separated by a colon."""
 _MOST_BRACES = 32
 
 
 class Named(NamedTuple):
-    """What a word names."""
+    """A path that a word names."""
 
     path: str | None
-    """The path, or the fixed folder at its beginning; None where there is neither."""
+    """The path, or its fixed beginning; None if there is neither."""
     is_known: bool
-    """Whether it is nowhere else."""
+    """Whether it cannot be elsewhere."""
     is_exact: bool = True
-    """Whether it is this very path, and not one of those below it."""
+    """Whether it is exactly this path, and not one below it."""
     is_guessed: bool = False
-    """Whether only its beginning is known, and it is taken to be below that."""
+    """Whether only its beginning is known, and it is assumed to be below that."""
 
 
 def named(word: ShellWord, variables: Variables, *, with_environment: bool = True) -> list[Named]:
-    """The paths that a word may be; of an option, those that it carries."""
+    """The paths that a word may be; for an option, those that it contains."""
     if word.source.startswith(_PROCESSES) and word.source.endswith(")"):
         return []
     found = []
@@ -60,7 +60,7 @@ def named(word: ShellWord, variables: Variables, *, with_environment: bool = Tru
 
 
 def carried(program: str, path: str) -> Iterator[str]:
-    """Other paths that a word may hold, if there are such: `-Ifolder`, `file:///x`, `-d @file`."""
+    """Other paths that a word may contain: `-Ifolder`, `file:///x`, `-d @file`."""
     if path.startswith("-") and not path.startswith("--"):
         yield path[2:]
     for sign in (_URL, _HANDED_OVER):
@@ -72,14 +72,14 @@ def carried(program: str, path: str) -> Iterator[str]:
 
 
 def is_device(path: str) -> bool:
-    """Whether it is one that holds nothing, or the command's own input or output."""
+    """Whether it is a device that holds nothing, or the command's own input or output."""
     return _DEVICES.fullmatch(path) is not None
 
 
 def leads_away(path: str) -> bool:
-    """Whether what may be a path looks like one that leads elsewhere."""
+    """Whether a possible path leads elsewhere."""
     if path.startswith("/"):
-        # Many an argument begins with a slash and is no path.
+        # Many arguments begin with a slash and are not paths.
         return os.path.lexists("/" + path.lstrip("/").partition("/")[0])
     return ".." in path.split("/")
 
@@ -113,7 +113,7 @@ def _without_gaps(text: str, is_known: bool) -> Named:
 
 
 def _of_braces(text: str, word: ShellWord) -> Iterator[str | None]:
-    """The words that the shell makes of `a{b,c}`; None for what it makes of others."""
+    """The words that the shell makes of `a{b,c}`; None for other forms."""
     first = _BRACES.search(text)
     if first is None or not _BRACES.search(word.source) or {"'", '"', "\\"} & set(word.source):
         yield text

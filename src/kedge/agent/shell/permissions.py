@@ -1,5 +1,5 @@
-"""What a command line asks permission for: its commands, the prefixes that `always` allows, and the
-paths it names."""
+"""The permissions that a command line needs: its commands, the prefixes that `always` allows, and
+the paths it names."""
 
 import fnmatch
 import os
@@ -28,7 +28,7 @@ _TWO = (
     *("perl", "php", "pip", "pip3", "pipx", "pnpm", "podman", "poetry", "pulumi", "python"),
     *("python3", "rails", "rake", "ruby", "rustup", "sbt", "sh", "svn", "swift", "systemctl"),
     *("task", "terraform", "tofu", "turbo", "uv", "uvx", "yarn", "zsh"),
-    # What they run is asked for besides, but not everything should be run with their help.
+    # The commands they run need permission too, but a prefix must not allow running everything.
     *("bunx", "busybox", "doas", "env", "sudo", "xargs"),
 )
 _THREE = ("aws", "az", "gcloud")
@@ -58,27 +58,27 @@ _RUNNERS: Mapping[str, int] = {
     "uv run": 3,
     "yarn run": 3,
 }
-"""How many words say what a command does, where the first alone says too little."""
+"""How many words identify a command, where the first alone is not enough."""
 _INTERPRETERS = re.compile(
     r"(?:ba|da|a|fi|k|z)?sh|(?:python|pypy|node|nodejs|perl|ruby|php|lua|tclsh|Rscript)[\d.]*|bc|bun"
     r"|deno|ghci|irb|java|ssh|julia|mysql|osascript|psql|pwsh|R|sqlite3|ts-node|tsx"
 )
-"""Programs that do whatever they are given to read."""
+"""Programs that run whatever they read."""
 _WHOLE = re.compile(
     r"\.|ansible|builtin|command|conda|eval|exec|nix-shell|scp|sftp|source|ssh|su"
     r"|trap|watch|zip"
 )
-"""Programs whose first words say nothing of what they do."""
+"""Programs whose first words do not say what they do."""
 
 
 _AWK = re.compile(r"[gmn]?awk")
 _SCRIPTED = re.compile(r"[gmn]?awk|[gs]?sed")
-"""Programs whose scripts are read, unless another program starts them."""
+"""Programs whose scripts are analysed, unless another program starts them."""
 
 
 def prefix(command: SimpleCommand) -> str | None:
-    """The pattern that means this command with any arguments; the command itself where its first
-    words do not tell what it does; None where that says too little."""
+    """The pattern that matches this command with any arguments; the command itself where its first
+    words do not say what it does; None where even that is not enough."""
     is_given = _INTERPRETERS.fullmatch(command.name) or _AWK.fullmatch(command.name)
     if command.is_fed or (is_given and _is_told_later(command)):
         return None
@@ -86,7 +86,7 @@ def prefix(command: SimpleCommand) -> str | None:
         return f"{command.name} {command.values[1]} *"
     size = _size(command)
     words = command.words[:size]
-    # What is assigned says nothing of what may follow, nor does an option.
+    # Assignments and options do not say what may follow.
     is_telling = len(words) == size and not any("=" in word.value for word in words)
     is_telling &= not any(word.value.startswith("-") for word in words)
     is_telling &= not _WHOLE.fullmatch(command.name) and not does_more(command)
@@ -94,15 +94,15 @@ def prefix(command: SimpleCommand) -> str | None:
     if not is_telling or not all(word.is_fixed and not word.is_pattern for word in words):
         return _exactly(command.text)
     begin = " ".join([*filter(None, [command.assigned]), *(word.shown for word in words)])
-    # As a pattern it would mean other commands.
+    # As a pattern it would match other commands.
     return f"{begin} *" if _exactly(begin) == begin else _exactly(command.text)
 
 
 def _size(command: SimpleCommand) -> int:
-    """How many words say what a command does."""
+    """How many words identify a command."""
     names = [os.path.basename(word.value) for word in command.words]
     size = _RUNNERS.get(" ".join(names[:2])) or _RUNNERS.get(command.name, 1)
-    # An interpreter says nothing without what it is to run, whoever starts it.
+    # An interpreter says nothing without its program, also when another program starts it.
     while size <= len(names) and (
         _INTERPRETERS.fullmatch(names[size - 1])
         or (size > 1 and _SCRIPTED.fullmatch(names[size - 1]))
@@ -112,7 +112,7 @@ def _size(command: SimpleCommand) -> int:
 
 
 def _is_told_later(command: SimpleCommand) -> bool:
-    """Whether a program gets what it does from elsewhere than from its arguments."""
+    """Whether a program gets its instructions from elsewhere than its arguments."""
     rest = command.values[1:]
     return command.is_piped or not any(each and not each.startswith("-") for each in rest)
 
@@ -127,18 +127,18 @@ _KEYWORDS = frozenset({"!", "coproc", "do", "elif", "else", "if", "then", "time"
 
 @dataclass(frozen=True, slots=True)
 class AskedRules:
-    """What must be allowed before a line may run."""
+    """The permissions that a line needs."""
 
     patterns: tuple[str, ...]
     """Each of them must be allowed, and none may be denied."""
     always: tuple[str, ...]
-    """What a person who allows it for good allows."""
+    """What the reply `always` allows."""
     hints: tuple[str, ...] = ()
-    """What may be denied, too, though nobody is asked about it."""
+    """What rules may deny as well, though it is not asked about."""
 
 
 def asked_of(line: str, parsed: CommandLine) -> AskedRules:
-    """What rules are asked about a line."""
+    """The permissions to request for a line."""
     named = [form for command in parsed.commands for form in _forms(command)]
     hints = _once(
         " ".join(word.shown for word in inner)
@@ -148,7 +148,7 @@ def asked_of(line: str, parsed: CommandLine) -> AskedRules:
     )
     patterns = [_marked(form) for form in named if form.text]
     if not parsed.is_certain or not patterns:
-        # A person who allows this one allows no other; what is denied stays denied.
+        # Allowing this line allows no other; what is denied stays denied.
         return AskedRules(_once([UNCERTAIN + line, *patterns, *_sketch(line)]), (), hints)
     named = [form for form in named if form.text]
     return AskedRules(_once(patterns), _once(filter(None, map(prefix, named))), hints)
@@ -159,7 +159,7 @@ def _marked(form: SimpleCommand) -> str:
 
 
 def _sketch(line: str) -> Iterable[str]:
-    """What may be commands in a line that is not understood."""
+    """Possible commands in a line that is not understood."""
     for piece in _SEPARATORS.split(line):
         words = " ".join(dropwhile(_KEYWORDS.__contains__, piece.split()))
         if words:
@@ -167,13 +167,13 @@ def _sketch(line: str) -> Iterable[str]:
 
 
 def _forms(command: SimpleCommand) -> Iterable[SimpleCommand]:
-    """The command as it is written, and as a rule may name it: without quotes that it does not
-    need, without what is assigned before it, without the folder of its program."""
+    """The command as it is written, and as a rule may name it: without unneeded quotes, without
+    assignments before it, without the folder of its program."""
     yield command
     if not command.words or not command.text:
         return
     bare = " ".join(word.shown for word in command.words)
-    # What is redirected stands behind the words, and a rule for the command means it as well.
+    # Redirections stand after the words, and a rule for the command applies with them too.
     if not f"{command.text} ".startswith(f"{bare} "):
         yield replace(command, text=bare, assigned="")
     if command.is_declared:
@@ -192,9 +192,9 @@ def _once(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 _MOST_FOLDERS = 16
-"""More places than a line can sensibly be in."""
+"""More folders than a sensible line works in."""
 _MOST_LOOKS = 10_000
-"""Paths that are looked for on the disk."""
+"""Paths that are looked up on the disk."""
 _WILD = re.compile(r"[*?\[]")
 _STRING = re.compile(r'"([^"\n]*)"')
 _CHANGING_FOLDERS = frozenset({"find", "git", "mv", "rm"})
@@ -204,22 +204,22 @@ _ODD_HOMES = ("~-", "~+", *(f"~{digit}" for digit in range(10)))
 
 
 class Places(NamedTuple):
-    """Where the commands of a line work."""
+    """The places where the commands of a line work."""
 
     paths: list[Path]
-    """What they name, without symlinks."""
+    """The named paths, with symlinks resolved."""
     is_known: bool
-    """Whether that is all that they surely touch."""
+    """Whether these are certainly all."""
     written: list[Path]
-    """What they surely write, as it is named."""
+    """What they certainly write, as it is named."""
     written_in: list[Path]
-    """Folders in which they write, at the top or below, and nobody can tell which files."""
+    """Folders in which they write unknown files, at the top or below."""
     unplaced: list[str]
-    """Commands that surely write, and nobody can tell where."""
+    """Commands that certainly write at an unknown place."""
 
 
 def places(line: CommandLine, directory: Path) -> Places:
-    """What the commands of a line name, when it begins in this directory."""
+    """The places that the commands of a line name, when it starts in this directory."""
     seen = _Places(line, directory)
     for command in line.commands:
         seen.look_at(command)
@@ -233,7 +233,7 @@ def places(line: CommandLine, directory: Path) -> Places:
 
 
 class _Places:
-    """What was found so far."""
+    """The places found so far."""
 
     def __init__(self, line: CommandLine, directory: Path) -> None:
         self.found: list[Path] = []
@@ -242,13 +242,13 @@ class _Places:
         self.written_in: list[Path] = []
         self.unplaced: list[str] = []
         self._listed: list[Path] = []
-        """Folders whose files were listed, maybe for commands that come after."""
+        """Folders whose files were listed, possibly for later commands."""
         self._programs = {command.words[0].value for command in line.commands if command.words}
         self._folders = [directory]
         self._left = _MOST_LOOKS
 
     def look_at(self, command: SimpleCommand) -> None:
-        """One more command."""
+        """Add a command."""
         is_moving = command.name in MOVING
         surely, perhaps = self._given(command)
         self._left -= len(self._folders) * (len(surely) + len(perhaps))
@@ -256,12 +256,12 @@ class _Places:
             self.is_known = False
             return
         for path in surely:
-            # The system follows links before it goes up; the shell, when it moves, does not.
+            # The system resolves links before it goes up; the shell's `cd` does not.
             self.found += [real(folder / path) for folder in self._folders]
             if is_moving:
                 here = [Path(os.path.normpath(folder / path)) for folder in self._folders]
                 self.found += [real(folder) for folder in here]
-                # Whether it gets there is not known; so later words may mean either.
+                # It may fail to get there, so later words may mean either folder.
                 together = list(dict.fromkeys([*self._folders, *here]))
                 self.is_known &= len(together) <= _MOST_FOLDERS
                 self._folders = together[:_MOST_FOLDERS]
@@ -283,7 +283,7 @@ class _Places:
             self._left -= len(self._listed)
 
     def _matching(self, words: Sequence[ShellWord]) -> Iterator[str]:
-        """What the shell makes of patterns, as far as that is reached through links."""
+        """The matches of patterns, as far as they go through links."""
         for word in words:
             if word.is_pattern and word.is_fixed:
                 for folder in self._folders:
@@ -316,7 +316,7 @@ class _Places:
                         return
                     yield entry
         except OSError:
-            # The shell cannot look into it either.
+            # The shell cannot read it either.
             return
 
     def _write(self, command: SimpleCommand) -> None:
@@ -339,14 +339,14 @@ class _Places:
         self._left -= len(self._folders) * len(command.words)
 
     def _write_below(self, command: SimpleCommand, path: str) -> None:
-        """Those that delete or move whole folders change files that they do not name."""
+        """Commands that delete or move whole folders change files that they do not name."""
         if command.name in _CHANGING_FOLDERS and any(
             os.path.isdir(folder / path) for folder in self._folders
         ):
             self.unplaced.append(command.text)
 
     def _given(self, command: SimpleCommand) -> tuple[list[str], list[str]]:
-        """What a command surely names, and what may be the name of a file."""
+        """What a command certainly names, and what may be the name of a file."""
         surely = list(_named_by(command, command.files))
         self.is_known &= _are_known(command, command.files)
         words: Sequence[ShellWord] = command.words[1:]
@@ -364,12 +364,12 @@ class _Places:
         return surely, [*perhaps, *_carried_by(command)]
 
     def _moved(self, command: SimpleCommand) -> Sequence[ShellWord]:
-        """Where the shell is told to go."""
+        """The folder that the shell changes to."""
         words = [word for word in command.words[1:] if word.value not in ("-P", "-L", "-e", "--")]
         if not words and command.name == "cd":
             return [ShellWord(os.path.expanduser("~"), "~", True)]
         if [word.value for word in words] == ["-"]:
-            # Back to where it came from, if it came from anywhere.
+            # Back to the previous folder, if there was one.
             self.is_known &= len(self._folders) > 1
             return []
         if len(words) > 1:
@@ -384,7 +384,7 @@ class _Places:
         return words
 
     def _existing(self, path: str) -> Iterator[Path]:
-        """Where a word leads that may be the name of a file, if that is through links."""
+        """Where a word leads that may be the name of a file, if it goes through links."""
         for folder in self._folders:
             leads_to = real(folder / path)
             as_written = Path(os.path.normpath(real(folder) / path))
@@ -393,7 +393,7 @@ class _Places:
 
 
 def real(path: Path) -> Path:
-    """Where a path leads."""
+    """The path with symlinks resolved."""
     # There they lead elsewhere for each process.
     return path if path.is_relative_to("/proc") else Path(os.path.realpath(path))
 
@@ -408,7 +408,7 @@ def _roots_of(command: SimpleCommand) -> Iterator[ShellWord]:
 
 
 def _reads_paths(command: SimpleCommand) -> bool:
-    """Whether a command gets names of files from elsewhere, or changes what names mean."""
+    """Whether a command reads names of files from elsewhere, or changes what names mean."""
     words = command.words[1:]
     if command.name == "shopt":
         return any(word.value == "cdable_vars" for word in words)
@@ -423,7 +423,8 @@ def _named_by(command: SimpleCommand, words: Sequence[ShellWord]) -> Iterator[st
 
 
 def _perhaps_named_by(command: SimpleCommand) -> Iterator[str]:
-    """What words of any program may name. What the environment says there was not written here."""
+    """What the words of any program may name. Values of environment variables were not written
+    here."""
     for word in command.words[1:]:
         for path, *_ in named(word, command.variables, with_environment=False):
             if path:
@@ -446,5 +447,5 @@ def _are_known(command: SimpleCommand, words: Sequence[ShellWord]) -> bool:
 
 
 def _is_program(path: Path) -> bool:
-    """Whether it is a program, such as the Python that one of a virtual environment leads to."""
+    """Whether it is a program, such as the Python that a virtual environment links to."""
     return path.parent.name == "bin" and os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,8 +1,7 @@
-"""Runs a command line in processes of its own, and leaves none of them behind when it is
-stopped.
+"""Runs a command line in processes of its own, and leaves none of them behind when it is stopped.
 
-A command waits at a gate until it is stored which process it is. So there is no moment at which
-kedge can die and leave something running that nobody knows of.
+A command waits at a gate until its process is stored. So kedge cannot die at a moment when an
+unknown process is left running.
 """
 
 import asyncio
@@ -16,44 +15,44 @@ from typing import TYPE_CHECKING
 
 from kedge._async import to_the_end
 from kedge.agent.shell.output import Pipe, ShellOutput
+from kedge.domain.child_processes import Process
 from kedge.domain.errors import KedgeError
 from kedge.engine.os_process import MARK
 from kedge.engine.processes import end_processes
 from kedge.engine.saved_output import output_path
-from kedge.store.queries.processes import Process
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call
 
 _GATE = 'IFS= read -r go && unset go && exec "$@" </dev/null'
-"""Wait for a line; if none comes because whoever should send it is gone, end."""
+"""Wait for a line; if the process that should send it is gone, exit."""
 _TOLD_EVERY = 0.25
-"""Seconds between two looks at the output for those who watch it."""
+"""Seconds between two progress reports."""
 _PIPE_GRACE = 0.25
-"""Seconds in which the last output may come after the shell has ended."""
+"""Seconds in which the last output may arrive after the shell has ended."""
 _PATIENCE = 5.0
-"""Seconds in which a process that was killed should be gone."""
+"""Seconds in which a killed process should be gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What came of a command."""
+    """The result of a command."""
 
     output: str
     preview: str
-    """The newest of the output, for clients."""
+    """The newest output, for clients."""
     exit: int | None
-    """Its exit code, as shells count; None if it had to be ended."""
+    """Its exit code, in the shell's convention; None if it had to be killed."""
     is_cut: bool
     """Whether there was more output than this."""
     kept: Path | None
-    """Where all of it is, if it was cut and could be kept."""
+    """The file with all of it, if it was cut and could be saved."""
     goes_on: Path | None
-    """Where further output goes of processes that the command left running, if there are any."""
+    """The file for further output of processes that the command left running, if there are any."""
 
 
 def models_shell() -> list[str]:
-    """The shell for what a model wants to run: its rules are about what bash understands."""
+    """The shell for a model's commands: the rules are about bash's syntax."""
     users = os.environ.get("SHELL", "")
     if os.path.basename(users) == "bash" and os.access(users, os.X_OK):
         return [users, "-c"]
@@ -61,7 +60,7 @@ def models_shell() -> list[str]:
 
 
 def users_shell() -> list[str]:
-    """The shell for what a user wants to run."""
+    """The shell for a user's commands."""
     users = os.environ.get("SHELL", "")
     if os.path.basename(users) == "zsh" and os.access(users, os.X_OK):
         return [users, "-c"]
@@ -77,10 +76,11 @@ async def run(
     limit: float | None,
     told: Callable[[str], Awaitable[None]],
 ) -> Ran:
-    """Run a command line to its end; `told` hears the newest output, at most four times a second.
+    """Run a command line to its end; `told` is called with the newest output, at most four times a
+    second.
 
-    When the limit, in seconds, is over or the task is cancelled, everything that the command
-    started is ended first. Raises OSError if it cannot be started.
+    If the limit, in seconds, is over or the task is cancelled, everything that the command started
+    is ended first. Raises OSError if it cannot be started.
     """
     path = output_path(call.engine.data, call.session.id, call.part_id)
     output = ShellOutput(path, limit=call.limit)
@@ -114,7 +114,7 @@ async def run(
 
 async def _give_up(command: "_Command", told: Callable[[str], Awaitable[None]]) -> None:
     await command.end()
-    # Whoever is stopped because nothing can be stored any more is stopped all the same.
+    # If it is stopped because nothing can be stored any more, it still has to stop.
     with contextlib.suppress(KedgeError):
         await told(command.pipe.output.preview())
 
@@ -123,15 +123,16 @@ async def _give_up(command: "_Command", told: Callable[[str], Awaitable[None]]) 
 class _Command:
     process: asyncio.subprocess.Process
     known: Process | None
-    """As it is stored; None if it ended before it could be."""
+    """As it is stored; None if it ended before that."""
     pipe: Pipe
 
     async def end(self) -> None:
-        """End it and all that it started."""
+        """End it and everything that it started."""
         try:
             if self.known is not None:
                 await end_processes([self.known])
-            # Somebody must hear of its end, but nobody can wait for what the system does not end.
+            # Its exit status must be collected, but waiting for it must not block if the system
+            # cannot end it.
             exited = asyncio.ensure_future(self.process.wait())
             await asyncio.wait({exited}, timeout=_PATIENCE)
             exited.cancel()
@@ -170,14 +171,14 @@ async def _begin(
 
 
 async def _let_in(call: "Call", process: asyncio.subprocess.Process, opener: int) -> Process | None:
-    """Store which process it is, and open its gate."""
+    """Store the process, and open its gate."""
     try:
         fence = call.step.turn.fence
         known = await call.engine.processes.remember(fence, call.part_id, process.pid)
         if known is not None:
             os.write(opener, b"\n")
     except BaseException:
-        # It stands at the gate still, or somebody else has ended it.
+        # It still stands at the gate, or was ended from outside.
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await to_the_end(process.wait())
@@ -188,14 +189,14 @@ async def _let_in(call: "Call", process: asyncio.subprocess.Process, opener: int
 async def _wait(
     command: _Command, limit: float | None, told: Callable[[str], Awaitable[None]]
 ) -> bool:
-    """Wait for the shell; tells whether it ended in time."""
+    """Wait for the shell; return whether it ended in time."""
     exited = asyncio.ensure_future(command.process.wait())
     telling = asyncio.ensure_future(_tell(command.pipe, told))
     try:
         either = asyncio.FIRST_COMPLETED
         done, _ = await asyncio.wait({exited, telling}, timeout=limit, return_when=either)
         if telling in done:
-            # It has no end of its own.
+            # It never returns normally.
             telling.result()
     finally:
         telling.cancel()
@@ -218,5 +219,5 @@ def _mark(part_id: str) -> str:
 
 
 def _code(status: int | None) -> int | None:
-    """The exit code, with signals as shells count them."""
+    """The exit code, with signals in the shell's convention."""
     return 128 - status if status is not None and status < 0 else status

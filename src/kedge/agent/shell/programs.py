@@ -1,7 +1,8 @@
-"""Programs that do more than their names tell: they run other programs, or code that is no shell's.
+"""Programs that do more than their names say: they run other programs, or code that is not the
+shell's.
 
-What they run is looked for where it stands in their words. Where it does not, a person should see
-the whole command.
+What they run is looked up in their words. Where it is not there, the user should see the whole
+command.
 """
 
 import re
@@ -21,11 +22,11 @@ _PYTHON = r"(?:python|pypy)[\d.]*"
 
 
 class _Interpreter(NamedTuple):
-    """How a program is told to run code."""
+    """How an interpreter is given code to run."""
 
     programs: re.Pattern[str]
     options: re.Pattern[str]
-    """The arguments with which it runs code that is given, not a file,"""
+    """The arguments with which it runs the given code, not a file,"""
     letters: str = ""
     """and the options whose value is the next word."""
     names: Collection[str] = ()
@@ -71,7 +72,7 @@ _ALWAYS = re.compile(
     r"|powershell|adb|ansible|caffeinate|chronic|fab|flatpak-spawn|fly|flyctl|heroku|hyperfine|mosh"
     r"|nix-shell|nodemon|proot|proxychains4?|run-parts|torify|torsocks|vagrant|watchexec|dotenv"
 )
-"""Programs that take commands, whatever their arguments are."""
+"""Programs that run commands with any arguments."""
 _SED = re.compile(r"[gs]?sed")
 _AWK = re.compile(r"[gmn]?awk")
 _GIT_HARMLESS = re.compile(
@@ -100,7 +101,7 @@ _READING = frozenset(
         *("sdiff", "sort", "tail", "tee", "vimdiff", "wc", "while"),
     }
 )
-"""Programs that only look at a file that they are given."""
+"""Programs that only read the files they are given."""
 _TELLING = {
     "cargo": ("watch",),
     "gh": ("alias",),
@@ -127,7 +128,7 @@ _SHELLS_OWN = frozenset({"declare", "env", "export", "local", "readonly", "sudo"
 
 
 def does_more(command: SimpleCommand) -> bool:
-    """Whether a command runs, or may run, what its first words do not tell."""
+    """Whether a command runs, or may run, what its first words do not say."""
     words = command.words[1:]
     name = command.name
     if any(_is_powerful(*found) for found in _ASSIGNED.findall(command.assigned)):
@@ -165,7 +166,7 @@ _HARMLESS: Mapping[str, re.Pattern[str]] = {
     "PYTHONPATH": re.compile(r"(?:\.|\./src|src|lib|\$PWD|\$PYTHONPATH|:)+/?"),
     "PYTHONWARNINGS": re.compile(r"[a-z]+(?:::[A-Z]\w*Warning)?"),
 }
-"""What variables often say that changes no program: folders of the project are its own."""
+"""Common values of variables that change no program: folders of the project are its own."""
 
 
 def _is_interpreting(command: SimpleCommand) -> bool:
@@ -198,7 +199,7 @@ def _is_given_code(known: _Interpreter, command: SimpleCommand) -> bool:
         words = own = own[:at]
     is_read = len(own) == len(words) and at is None
     if is_python and reads:
-        # After the file it goes on with what it reads.
+        # After the file it goes on with its input.
         is_read |= has(own, "i", valued=known.letters)
     is_asked = any(word.value in ("-V", "-v", "--version", "--help") for word in words)
     return (is_read and not is_asked) or any(
@@ -218,7 +219,7 @@ def _of_node(words: Words) -> Words:
 
 
 def _runs_module(words: Words) -> bool:
-    """Whether Python is told to run a module that runs code."""
+    """Whether Python runs a module that runs code."""
     return any(word.value in _RUNNING_MODULES for word in values(words, "-m"))
 
 

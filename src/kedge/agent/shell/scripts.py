@@ -1,4 +1,4 @@
-"""The scripts of sed and awk: whether they do more than to print what they read."""
+"""The scripts of sed and awk: whether they do more than print what they read."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SedCommand(NamedTuple):
-    """One command of a sed script that does something outside of it."""
+    """One command of a sed script with an effect outside of the script."""
 
     letter: str
     argument: str
@@ -79,7 +79,7 @@ def _after_expression(script: str, at: int, delimiter: str) -> int | None:
 
 
 def _read(letter: str, script: str, at: int) -> tuple[int, list[SedCommand]] | None:
-    """Where a command ends, and what of it matters."""
+    """Where a command ends, and its relevant part."""
     if letter in _ALONE:
         return at, []
     if letter == "#":
@@ -116,20 +116,20 @@ def _end(pattern: re.Pattern[str], script: str, at: int) -> int:
 
 
 def awk_does_more(program: str) -> Iterator[str]:
-    """What an awk program does besides printing: `runs`, `writes`."""
+    """The effects of an awk program besides printing: `runs`, `writes`."""
     bare, is_doubtful = _bare(program)
     if _AWK_RUNS.search(bare) or (is_doubtful and _AWK_RUNS.search(program)):
         yield "runs"
     for _ in range(_DEEPEST):
-        # Between brackets it compares.
+        # Inside parentheses it is a comparison.
         bare = _BRACKETS.sub(" ", bare)
     if _AWK_WRITES.search(_GOES_ON.sub(r"\1 ", bare)):
         yield "writes"
 
 
 def _bare(program: str) -> tuple[str, bool]:
-    """A program without what its strings, regular expressions and comments say, and whether it is
-    doubtful where these are."""
+    """A program without the contents of its strings, regular expressions and comments, and whether
+    it is uncertain where these are."""
     found: list[str] = []
     is_doubtful = False
     before = ""
@@ -145,7 +145,7 @@ def _bare(program: str) -> tuple[str, bool]:
             return "".join([*found, program[at:]]), True
         at += len(text)
         if expression is not None:
-            # Some end it at a slash in brackets.
+            # Some implementations end it at a slash in brackets.
             is_doubtful |= "/" in text[1:-1].replace("\\/", "")
             text = '""'
         elif text.startswith('"'):

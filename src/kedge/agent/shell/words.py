@@ -1,5 +1,4 @@
-"""The words of a command line, with their quotes taken off as far as that can be known before it
-runs."""
+"""The words of a command line, without their quotes, as far as they are known before it runs."""
 
 import re
 from collections.abc import Iterator
@@ -24,45 +23,45 @@ class WordPiece(NamedTuple):
     """A stretch of a word."""
 
     text: str
-    """What it says, the name of the variable, or the line whose output it is."""
+    """Its text, the name of the variable, or the line whose output it is."""
     kind: Literal["text", "variable", "output", "unknown"] = "text"
     default: str | None = None
-    """What a variable is replaced by in some cases: `${x:-this}`."""
+    """What replaces a variable in some cases: `${x:-this}`."""
     change: str = ""
-    """What is done to the variable: `%.js` for `${x%.js}`."""
+    """The modification of the variable: `%.js` for `${x%.js}`."""
 
 
 class ShellWord(NamedTuple):
     """A word of a command."""
 
     value: str
-    """What it says; as it is written where only the shell can tell."""
+    """Its value; the source text where only the shell knows it."""
     source: str
     """As it is written."""
     is_fixed: bool
-    """Whether it says the same whenever it is run."""
+    """Whether it has the same value in every run."""
     is_pattern: bool = False
     """Whether the shell makes other words of it: names of files, or several."""
     is_filled: bool = False
-    """Whether a program puts something else in its place, as `find` does for `{}`."""
+    """Whether a program replaces it, as `find` does with `{}`."""
     pieces: tuple[WordPiece, ...] = ()
-    """What it is made of, if it is not fixed."""
+    """Its pieces, if it is not fixed."""
 
     @property
     def is_told(self) -> bool:
-        """Whether it is what the program will be given."""
+        """Whether it is exactly what the program gets."""
         return self.is_fixed and not self.is_filled
 
     @property
     def shown(self) -> str:
-        """As short as it can be written."""
+        """Its shortest written form."""
         if self.is_fixed and _NEEDS_NO_QUOTES.fullmatch(self.value):
             return self.value
         return self.source
 
 
 def read_word(node: "Node") -> ShellWord:
-    """The word that a node of the syntax tree is."""
+    """The word of a node of the syntax tree."""
     source = source_of(node)
     if node.type == "raw_string":
         return ShellWord(source[1:-1], source, True)
@@ -97,7 +96,7 @@ def _quoted(node: "Node", source: str) -> ShellWord:
 
 
 def _pieces(node: "Node") -> Iterator[WordPiece]:
-    """What stands between the quotes. The grammar counts blanks to what follows them."""
+    """The text between the quotes. The grammar includes blanks in what follows them."""
     for child in node.children[1:-1]:
         text = source_of(child)
         if not child.is_named or child.type == "string_content":

@@ -16,7 +16,7 @@ _EVALUATING = frozenset(
     }
 )
 _NAMING = frozenset({"declare", "export", "local", "read", "readonly", "typeset", "unset"})
-"""Those that take names of variables, in which the shell evaluates what stands in brackets."""
+"""Commands that take names of variables, in which the shell evaluates the subscripts."""
 _TESTING = ("test", "[")
 _SOURCING = (".", "source")
 _HELD_ELSEWHERE = ("/dev/", "/proc/")
@@ -24,7 +24,7 @@ _DECLARING_ODDLY = re.compile(r"[-+]\w*[aAinf]\w*")
 
 
 def evaluates(name: str, words: Sequence[ShellWord]) -> bool:
-    """Whether a command could run something that cannot be told, given the words after its name."""
+    """Whether a command could run something unknown, given the words after its name."""
     values = [word.value for word in words]
     if name in _EVALUATING:
         return True
@@ -43,14 +43,14 @@ def evaluates(name: str, words: Sequence[ShellWord]) -> bool:
 
 
 def _asks_for_variable(words: Sequence[ShellWord]) -> bool:
-    """Whether it could be asked if a variable is set, whose name is evaluated."""
+    """Whether it may test if a variable is set, whose name is evaluated."""
     is_told = all(word.is_told or _is_one(word) for word in words)
     is_told &= all(one.is_told or other.is_told for one, other in pairwise(words))
     return not is_told or any(word.value in ("-v", "-R") for word in words)
 
 
 def _is_one(word: ShellWord) -> bool:
-    """Whether the shell makes one word of it, whatever it says."""
+    """Whether the shell makes one word of it, whatever its value."""
     return word.source.startswith('"') and "$@" not in word.source and "[@]" not in word.source
 
 
@@ -61,18 +61,18 @@ def _is_plain_file(word: ShellWord) -> bool:
 
 Words: TypeAlias = Sequence[ShellWord]
 Inner: TypeAlias = Words | str | None
-"""Another command by its words, a command line as text, or None for what cannot be told."""
+"""Another command by its words, a command line as text, or None for an unknown one."""
 
 _SHELL = re.compile(r"r?(?:a|ba|c|da|fi|[mop]?d?k|tc|ya|z)?sh[-.\d]*")
 _READ_ALIKE = ("ash", "bash", "dash", "rbash", "sh")
-"""Shells whose lines mean what they mean to bash."""
+"""Shells that read a line as bash does."""
 _SHELL_LETTERS = frozenset("abcefhiklmnoptuvxBCEHOPT")
 _SHELL_FLAGS = ("--login", "--noprofile", "--norc", "--posix")
 _EXECUTING = ("-exec", "-execdir", "-ok", "-okdir")
 
 
 class _Options(NamedTuple):
-    """The options of a program that are known. Any other could change what its words mean."""
+    """The known options of a program. Any other could change the meaning of its words."""
 
     flags: str = ""
     """Letters that take no value,"""
@@ -129,7 +129,7 @@ _UNTOLD = frozenset(
         *("systemd-run", "taskset", "tini", "tmux", "toybox", "unshare", "valgrind", "xvfb-run"),
     }
 )
-"""Programs that run a command, too, which nobody looks for in their arguments."""
+"""Programs that run a command too, whose arguments are not analysed."""
 
 CODE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "apt": ("-o", "--option"),
@@ -189,7 +189,7 @@ _CLUSTERED: Mapping[str, str] = {
     "tar": "CHKLNTVXbfg",
     "wget": "ABDIOPQRTUXailotw",
 }
-"""The other letters of options that take a value: what stands behind them is no option."""
+"""The other letters of options that take a value: what stands after them is not an option."""
 _OF_NPM = ("npm", "npx", "pnpm")
 RUNNING_VERBS: Mapping[str, tuple[str, ...]] = {
     "bun": ("x",),
@@ -225,7 +225,7 @@ _NO_LINE = frozenset(
         *("less", "make", "scp", "sftp", "svn", "wget", "zip"),
     }
 )
-"""Programs whose options hold something else than a command line."""
+"""Programs whose options hold something other than a command line."""
 _GIT_RUNS = re.compile(
     r"(?:core\.(?:editor|fsmonitor|pager|sshcommand)|diff\.external|pager\.\w+|sequence\.editor)=(.*)"
     r"|(?:alias\.\w+|credential\..*helper)=!(.*)",
@@ -235,12 +235,12 @@ _GIT_RUNS = re.compile(
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _SETTING = ("doas", "env", "sudo")
-"""Those that take every word with an equals sign for a variable,"""
+"""Programs that take every word with an equals sign for a variable,"""
 _BEFORE_ASSIGNMENTS = ("!", "coproc", "time")
-"""and those after which the shell does so as it always does."""
+"""and words after which the shell does so as usual."""
 
 READ = ShellWord("…", "…", is_fixed=False)
-"""Whatever is read by a program that adds it to a command."""
+"""The input of a program that adds it to a command."""
 
 _TAKING_COMMANDS = frozenset({"bun", "kubectl", "npm", "pnpm", "yarn"})
 _STARTING = frozenset(
@@ -249,18 +249,18 @@ _STARTING = frozenset(
         *("pdm", "pipenv", "pixi", "pnpm", "pnpx", "podman", "poetry", "rye", "uv", "uvx", "yarn"),
     }
 )
-"""Programs that start others in the surroundings of a project, after words of their own."""
+"""Programs that start others in a project's environment, after words of their own."""
 _MOST_BEFORE = 12
-"""Words after which nobody looks for a command any more."""
+"""Words after which no command is looked for any more."""
 _SSH_VALUES = "BDEFIJLOQRSWbceilmopw"
 _GIT_VALUES = ("-c", "-C", "--git-dir", "--work-tree", "--namespace")
 
 _BEFORE_COMMAND = {"timeout": 1}
-"""How many words stand before the command, where any do."""
+"""How many words stand before the command, if any do."""
 
 
 def inside(words: Words) -> Iterator[Inner]:
-    """What a command runs in turn."""
+    """The commands that a command runs in turn."""
     name = os.path.basename(words[0].value)
     if name in _UNTOLD or evaluates(name, words[1:]):
         yield None
@@ -279,7 +279,7 @@ def inside(words: Words) -> Iterator[Inner]:
     elif name == "git":
         yield from _of_git(words[1:])
     elif name == "ssh":
-        # Whatever stands behind the name of the machine is a line for a shell there.
+        # Everything after the name of the machine is a line for a shell there.
         yield from _line(operands(words[1:], _SSH_VALUES)[1:])
     else:
         yield from _of_options(name, words[1:])
@@ -289,7 +289,7 @@ def inside(words: Words) -> Iterator[Inner]:
 def code_values(name: str, words: Words) -> Iterator[ShellWord]:
     """The values of options that are run."""
     if name in _OF_NPM:
-        # What follows belongs to the program that is started.
+        # What follows belongs to the started program.
         own = _own_of_npm(words)
         at = next((at for at, word in enumerate(words) if word.value == "--"), len(words))
         yield from values(own, *CODE_OPTIONS[name])
@@ -327,7 +327,7 @@ def _of_options(name: str, words: Words) -> Iterator[Inner]:
 
 
 def _of_verb(name: str, words: Words) -> Iterator[Inner]:
-    """The command behind a verb, as in `npm exec -- ls`."""
+    """The command after a verb, as in `npm exec -- ls`."""
     verb = next(iter(operands(words)), None)
     if name not in _TAKING_COMMANDS or verb is None or verb.value not in RUNNING_VERBS[name]:
         return
@@ -354,7 +354,7 @@ def _of_git(words: Words) -> Iterator[Inner]:
 
 
 def git_verb(words: Words) -> tuple[str, Words]:
-    """What git is told to do, and the words after that."""
+    """The verb of git, and the words after it."""
     at = 0
     while at < len(words) and words[at].value.startswith("-"):
         at += 2 if words[at].value in _GIT_VALUES else 1
@@ -362,7 +362,7 @@ def git_verb(words: Words) -> tuple[str, Words]:
 
 
 def hinted(words: Words) -> Iterator[Words]:
-    """What a command may run, or be, besides: nobody is asked about it, but it may be denied."""
+    """What a command may run, or be, besides: it is not asked about, but may be denied."""
     name = os.path.basename(words[0].value)
     if name == "git":
         verb, rest = git_verb(words[1:])
@@ -375,7 +375,7 @@ def hinted(words: Words) -> Iterator[Words]:
 
 
 def _line(words: Words) -> Iterator[Inner]:
-    """A command line in words; one that is not told is shown with the whole command."""
+    """A command line in words; an unknown one is shown as the whole command."""
     if words and all(word.is_told for word in words):
         yield " ".join(word.value for word in words)
 
@@ -392,7 +392,7 @@ def _of_shell(words: Words) -> Iterator[Inner]:
     for word in words[1:]:
         if not word.is_told or word.is_pattern:
             if is_code and word.is_fixed:
-                # It becomes something else, but this is how it begins.
+                # It becomes something else, but this is its beginning.
                 yield word.value
             break
         if skipped:
@@ -409,7 +409,7 @@ def _of_shell(words: Words) -> Iterator[Inner]:
                 break
             is_code |= "c" in letters
             skipped = letters.count("o") + letters.count("O")
-    # There is something that cannot be told, or the code comes from elsewhere.
+    # Part of it is unknown, or the code comes from elsewhere.
     yield None
 
 
@@ -468,7 +468,7 @@ def _marked(word: ShellWord, marks: Collection[str]) -> ShellWord:
 
 
 def _after_options(name: str, words: Words) -> int | None:
-    """Where the options end; None if that cannot be told."""
+    """Where the options end; None if that is unknown."""
     at = 1
     while at < len(words) and words[at].value.startswith("-"):
         option = words[at].value
@@ -484,7 +484,7 @@ def _after_options(name: str, words: Words) -> int | None:
 
 
 def _size(known: _Options, option: str) -> int | None:
-    """How many words an option is."""
+    """How many words an option takes."""
     if option.startswith("--"):
         name, equals, _ = option.partition("=")
         if name in known.long_values and (equals or name not in known.long_flags):

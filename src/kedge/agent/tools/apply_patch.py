@@ -1,4 +1,4 @@
-"""The tool `apply_patch`: several files changed at once, or none."""
+"""The tool `apply_patch`: changes several files at once, or none."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,23 +7,23 @@ from functools import partial
 from typing import Annotated, Any
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.file_changes import Changed, Found, Replacement, change, new_file
+from kedge.agent.tools.file_changes import Changed, Replacement, change, new_file
 from kedge.agent.tools.patch import FilePatch, new_text, parse, patched
-from kedge.agent.tools.paths import FilePlace, own_place_of, place_of, printable
+from kedge.agent.tools.paths import FilePlace, own_place_of, place_of
 from kedge.agent.tools.text_file import FileText, is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
-from kedge.snapshot.values import Present
+from kedge.domain.text import mend_text, printable
+from kedge.engine.files.edits import Found
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file of the patch, and where it is."""
+    """One file of the patch, and its place."""
 
     patch: FilePatch
     place: FilePlace
     target: FilePlace | None = None
-    """Where it is moved to."""
+    """The place it is moved to."""
 
     @property
     def kind(self) -> str:
@@ -134,10 +134,9 @@ def _updated(file: _File, before: Found, found: Mapping[FilePlace, Found]) -> li
         raise ToolFailure(
             f"{printable(file.target.path)} exists already, and nothing is moved over it."
         )
-    assert isinstance(before.state, Present)
     return [
         Replacement(file.place, before, None),
-        Replacement(file.target, target, after, before.state.mode),
+        Replacement(file.target, target, after, before.mode),
     ]
 
 
@@ -148,7 +147,7 @@ def _shown(file: _File) -> str:
 
 
 def _files(files: Sequence[_File], told: Sequence[Changed]) -> list[dict[str, Any]]:
-    """What became of each file, as clients draw it."""
+    """The outcome of each file, for display by clients."""
     by_place = {each.place: each for each in told}
     return [_file(file, [by_place[p] for p in (file.place, file.target) if p]) for file in files]
 

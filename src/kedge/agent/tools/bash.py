@@ -1,4 +1,4 @@
-"""The tool `bash`: runs command lines of the model, and those of a person in a session."""
+"""The tool `bash`: runs command lines of the model, and those of a user in a session."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ from kedge.engine.turns import Turn
 _DEFAULT_TIME = 120_000
 _LONGEST_TIME = 600_000
 _SHORT = 4096
-"""Characters of a line that is parsed in a moment."""
+"""Characters of a line that is parsed quickly."""
 
 _DESCRIPTION = f"""
     Runs a command line with bash and gives back what it writes to its output and error output. Use
@@ -68,7 +68,7 @@ async def bash(
         str | None, "What it does, in five to ten words, for the person who watches"
     ] = None,
 ) -> Output:
-    """Run a command line that a model wrote."""
+    """Run a command line of the model."""
     line = _checked(command)
     if timeout is not None and not timeout > 0:
         raise ToolFailure("The timeout must be more than 0 milliseconds. Call it again with more.")
@@ -90,7 +90,7 @@ async def bash(
 
 
 async def run_shell(call: Call, command: str) -> Output:
-    """Run a person's own command line: nobody is asked, and it may take as long as it likes."""
+    """Run a user's own command line: without asking, and without a time limit."""
     line = _checked(command)
 
     async def told(output: str) -> None:
@@ -104,13 +104,13 @@ async def run_shell(call: Call, command: str) -> Output:
     )
     metadata = _metadata(ran)
     if not ran.is_cut:
-        # Clients know it of a model's commands alone.
+        # Clients know the field only from a model's commands.
         del metadata["truncated"]
     return Output(ran.output, metadata=metadata)
 
 
 def _checked(command: str) -> str:
-    """The command line as it can be given to a shell."""
+    """The command line, valid for a shell."""
     if not command.strip():
         raise ToolFailure("There is no command. Call it again with one.")
     if "\0" in command:
@@ -125,11 +125,12 @@ async def _ask(call: Call, command: str, directory: Path) -> None:
     named, asked = look() if is_short else await asyncio.to_thread(look)
     before = real(directory)
     outside = [str(folder / "*") for folder in _outside(call, [directory, *named.paths])]
-    # As a pattern, one with such a name would mean other folders; the root means all of them.
+    # As a pattern, one with such a name would match other folders; the root would match all of
+    # them.
     always = [each for each in outside if not re.search(r"[*?].|^/\*", each)]
     if not named.is_known:
         outside.append(UNCERTAIN + command)
-        # The same line may be asked for no more, and no other.
+        # Only the same line may be allowed for good, and no other.
         always += [] if set("*?") & set(command) else [UNCERTAIN + command]
     if outside:
         await call.ask("external_directory", outside, always=always, metadata={"command": command})
@@ -141,13 +142,13 @@ async def _ask(call: Call, command: str, directory: Path) -> None:
 
 
 async def _is_asked(call: Call, asked: AskedRules) -> bool:
-    """Whether a person will be shown the line anyway."""
+    """Whether the user will be shown the line anyway."""
     return set(asked.patterns) != await call.unasked("bash", asked.patterns)
 
 
 async def _ask_edit(call: Call, command: str, named: Places, *, is_shown: bool) -> None:
-    """Refuse a line that surely writes what may not be edited. A person is asked where that could
-    be, and each time for what is git's own."""
+    """Refuse a line that certainly writes what may not be edited. Ask where that is possible, and
+    each time for git's own files."""
     paths = [place_of(call, str(path)) for path in named.written]
     folders = [place_of(call, str(path)) for path in named.written_in]
     patterns = [pattern for place in paths for pattern in _edited(place)]
@@ -163,7 +164,7 @@ async def _ask_edit(call: Call, command: str, named: Places, *, is_shown: bool) 
 
 
 def _edited(place: FilePlace) -> Iterator[str]:
-    """What rules match; of a folder also what is in it."""
+    """The texts that rules match; for a folder also its contents."""
     for pattern in place.patterns:
         yield pattern
         if os.path.isdir(place.real):
@@ -176,7 +177,7 @@ def _look(command: str, directory: Path) -> tuple[Places, AskedRules]:
 
 
 def _outside(call: Call, paths: Sequence[Path]) -> list[Path]:
-    """The folders of what is outside of the worktree."""
+    """The folders of paths outside of the worktree."""
     leading = [real(path) for path in paths if not call.is_inside(path)]
     return list(dict.fromkeys(each if os.path.isdir(each) else each.parent for each in leading))
 
@@ -230,7 +231,7 @@ OWN_COMMAND = "The following tool was executed by the user"
 
 
 class _Owner:
-    """A person needs nobody's permission."""
+    """The user's own command needs no permission."""
 
     withheld = ()
 
@@ -243,18 +244,18 @@ class _Owner:
         metadata: Mapping[str, Any],
         call: Call,
     ) -> None:
-        """It may."""
+        """Allowed."""
 
     async def forbid(self, permission: str, texts: Iterable[str], *, call: Call) -> list[str]:
-        """It may."""
+        """Allowed."""
         return []
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
-        """It may do all of it."""
+        """All allowed."""
         return set(texts)
 
     async def question(self, questions: Sequence[QuestionInfo], *, call: Call) -> list[list[str]]:
-        """A command asks nothing."""
+        """A command asks no questions."""
         raise AssertionError("a shell command asks no questions")
 
 

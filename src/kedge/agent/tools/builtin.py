@@ -1,4 +1,4 @@
-"""The tools that kedge brings, in the order in which models are told of them."""
+"""The tools of kedge, in the order in which models get them."""
 
 from kedge.agent.tools.apply_patch import apply_patch
 from kedge.agent.tools.bash import bash

@@ -1,4 +1,4 @@
-"""What a tool sees of the session that called it."""
+"""A tool's view of the session that called it."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,18 +16,18 @@ from kedge.domain.questions import QuestionInfo
 if TYPE_CHECKING:
     from kedge.agent.folder_instructions import FolderInstructions
     from kedge.engine.engine import Engine
+    from kedge.engine.files.edits import FileWork
     from kedge.engine.parts import ToolCall
     from kedge.engine.session import Session
     from kedge.engine.steps import Step
-    from kedge.snapshot.files.steps import FileWork
 
 
 class Asker(Protocol):
-    """Who decides whether a call may do something, and puts questions to people."""
+    """Decides whether a call may do something, and puts questions to the user."""
 
     @property
     def withheld(self) -> Collection[str]:
-        """The environment variables that programs of the call are not told."""
+        """The environment variables that are withheld from programs of the call."""
 
     async def permission(
         self,
@@ -38,17 +38,17 @@ class Asker(Protocol):
         metadata: Mapping[str, Any],
         call: "Call",
     ) -> None:
-        """Return when it may; raise when it may not."""
+        """Return when it is permitted; raise when it is not."""
 
     async def forbid(self, permission: str, texts: Iterable[str], *, call: "Call") -> list[str]:
-        """Raise if a rule denies one of the texts; gives those that nobody understands, where one
-        denies anything."""
+        """Raise if a rule denies one of the texts; return those whose meaning is not certain, where
+        a rule denies anything."""
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: "Call") -> set[str]:
-        """Those of the texts for which nobody has to be asked."""
+        """The texts that need no answer of the user."""
 
     async def question(self, questions: Sequence[QuestionInfo], *, call: "Call") -> list[list[str]]:
-        """The answers of a person, for each question those that were chosen."""
+        """The user's answers: for each question the chosen labels."""
 
 
 class Call:
@@ -58,7 +58,7 @@ class Call:
     limit: ToolOutputConfig = DEFAULT
     """How much of its output is stored and sent."""
     folders: "FolderInstructions | None" = None
-    """What people wrote down where files are read, if it is to be told."""
+    """The instruction files of folders, if they are to be sent."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Call:
 
     @property
     def part_id(self) -> str:
-        """The part that the call is."""
+        """The id of the call's part."""
         return self._running.part.id
 
     def environ(self) -> dict[str, str]:
@@ -116,15 +116,15 @@ class Call:
         return {name: value for name, value in os.environ.items() if name not in hidden}
 
     def path(self, given: str) -> Path:
-        """The absolute path that the model means, without `..`; no symlink is looked at."""
+        """The absolute path that the model means, without `..`; symlinks are not resolved."""
         return Path(os.path.normpath(self.directory / os.path.expanduser(given)))
 
     def shown(self, path: Path) -> str:
-        """A path as titles have it: as seen from the worktree if it lies there."""
+        """A path for titles: relative to the worktree if it is inside."""
         return os.path.relpath(path, self.worktree) if self.is_inside(path) else str(path)
 
     def is_inside(self, path: Path) -> bool:
-        """Whether a path, with all symlinks on its way followed, is inside the session's worktree
+        """Whether a path, with all symlinks on its way resolved, is inside the session's worktree
         or directory."""
         real = _real(path)
         return any(
@@ -139,22 +139,22 @@ class Call:
         always: Sequence[str] = ("*",),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Go on if the rules, or a person, allow all of the patterns; raise if not."""
+        """Go on if the rules, or the user, allow all of the patterns; raise if not."""
         await self._asker.permission(
             permission, patterns, always=always, metadata=metadata or {}, call=self
         )
 
     async def forbid(self, permission: str, texts: Iterable[str]) -> list[str]:
-        """Raise if a rule denies one of the texts; go on without asking if none does. Gives those
-        that nobody understands, where a rule denies anything."""
+        """Raise if a rule denies one of the texts; go on without asking if none does. Returns those
+        whose meaning is not certain, where a rule denies anything."""
         return await self._asker.forbid(permission, texts, call=self)
 
     async def unasked(self, permission: str, texts: Iterable[str]) -> set[str]:
-        """Those of the texts that need no answer of a person."""
+        """The texts that need no answer of the user."""
         return await self._asker.unasked(permission, texts, call=self)
 
     async def ask_outside(self, path: Path, *, is_folder: bool = False) -> None:
-        """Ask for what is outside of the worktree; inside nothing is asked."""
+        """Ask for paths outside of the worktree; those inside need no permission."""
         if self.is_inside(path):
             return
         real = _real(path)
@@ -168,11 +168,11 @@ class Call:
         )
 
     async def question(self, questions: Sequence[QuestionInfo]) -> list[list[str]]:
-        """Put questions to a person and wait for the answers."""
+        """Put questions to the user and wait for the answers."""
         return await self._asker.question(questions, call=self)
 
     async def reads(self, *paths: Path) -> None:
-        """Tell which files the session sees from now on. Call it before they are read."""
+        """Declare which files the session knows from now on. Call it before they are read."""
         await self._running.declare(reads=paths)
 
     async def writes(
@@ -181,29 +181,30 @@ class Call:
         reads: Sequence[Path] = (),
         work: "FileWork | None" = None,
     ) -> None:
-        """Be alone at these files until the call ends, and have recorded what becomes of them.
+        """Lock these files until the call ends, and record their changes.
 
-        Raises `FileChanged` where the session does not know what is there. Call it after all
-        permissions were given, and read what is to be changed after it. `work` is that of kedge's
-        own tools: its steps are stored, because their temporary files outlive a crash.
+        Raises `FileChanged` where the session does not know the current content. Call it after all
+        permissions were given, and read the files after it. `work` is for kedge's own tools: its
+        steps are stored, because their temporary files outlive a crash.
         """
         await self._running.declare(writes=paths, reads=reads, work=work)
 
     def still_at_work(self) -> Callable[[], None]:
-        """What raises `LeaseLost` if another process has taken the session over since `writes` was
-        called; made before that, and called in a thread before each file is written."""
+        """A check that raises `LeaseLost` if another process has taken over the session since
+        `writes` was called; made before that, and called in a thread before each file is
+        written."""
         return partial(self.engine.runs.still_held(), self.step.turn.fence)
 
     async def observes(self) -> None:
-        """From here to the end of the call, record what happens to any file of the worktree."""
+        """From here to the end of the call, record changes to any file of the worktree."""
         await self._running.declare(effects="unknown")
 
     async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
-        """Show people how far it has come."""
+        """Show the user how far it has come."""
         await self._running.progress(title=title, **metadata)
 
     def edited(self, path: Path) -> None:
-        """Tell those who listen that a file was written, moved or deleted."""
+        """Announce to subscribers that a file was written, moved or deleted."""
         info = self.session.info
         self.engine.events.announce(
             FileEdited(file=str(path)),
@@ -213,7 +214,7 @@ class Call:
         )
 
     def attachment(self, *, mime: str, url: str, filename: str | None = None) -> FilePart:
-        """A file that goes to the model with the output."""
+        """A file that is sent to the model with the output."""
         return FilePart(
             id=self.engine.ids.part(),
             sessionID=self.session.id,

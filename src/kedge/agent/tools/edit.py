@@ -1,5 +1,5 @@
-"""The tool `edit`: replaces a piece of a file, found exactly or, where the model misremembered
-blanks, nearly."""
+"""The tool `edit`: replaces a piece of a file, found exactly or, where the model got blanks wrong,
+nearly."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,14 +8,15 @@ from itertools import accumulate
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.file_changes import Found, Replacement, change, new_file
+from kedge.agent.tools.file_changes import Replacement, change, new_file
 from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.text_file import FileText, is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.domain.text import mend_text
+from kedge.engine.files.edits import Found
 
 MOST_PLACES = 1000
-"""So many are counted; nobody wants to know of more."""
+"""Places are counted up to this number."""
 
 
 def _without_blanks(line: str) -> str:
@@ -23,14 +24,14 @@ def _without_blanks(line: str) -> str:
 
 
 KEYS: tuple[Callable[[str], str], ...] = (str.rstrip, str.strip, _without_blanks)
-"""What lines are compared by that are not exactly the same, the strictest first."""
+"""The keys by which lines are compared that differ, the strictest first."""
 
 
 def places_of(
     text: str, wanted: str, *, everywhere: bool = False, shared: int = 0
 ) -> Iterator[int]:
-    """Where it stands: `everywhere` for all places that have at most so many `shared` letters;
-    else the first ones, also where they overlap, to be counted."""
+    """The positions of a text: `everywhere` for all places that have at most so many `shared`
+    letters; else the first ones, including overlapping ones, to be counted."""
     step = len(wanted) - shared if everywhere else 1
     count = 0
     at = text.find(wanted)
@@ -47,7 +48,8 @@ def places_of_lines(
     *,
     everywhere: bool = False,
 ) -> Iterator[int]:
-    """The numbers of the lines, from 0, at which those begin that the key takes for the wanted."""
+    """The numbers of the lines, from 0, at which lines begin that match the wanted ones by the
+    key."""
     keys = [key(line) for line in lines]
     starts = [0, *accumulate(len(line) + 1 for line in keys)]
     haystack = "\n" + "\n".join(keys) + "\n"
@@ -57,7 +59,7 @@ def places_of_lines(
 
 
 def indented(new: Sequence[str], wanted: Sequence[str], present: Sequence[str]) -> list[str]:
-    """The new lines, given the lines that the model takes for present, and those that are."""
+    """The new lines, indented for the actual lines instead of those the model assumed."""
     known: dict[str, str] = {}
     for old, line in zip(wanted, present, strict=True):
         if old.strip() and known.setdefault(_indent(old), _indent(line)) != _indent(line):
@@ -74,14 +76,14 @@ def _moved(line: str, known: Mapping[str, str]) -> str:
         given = max(known, key=len)
         return _converted(own, given, known[given]) + line[len(own) :]
     given = max(fitting, key=len)
-    # What says how deep a step is may be said of another depth.
+    # The indentation of one step may be used at another depth.
     step = given or max(known, key=len)
     deeper = _converted(own[len(given) :], step, known[step])
     return known[given] + deeper + line[len(own) :]
 
 
 def _converted(indent: str, given: str, present: str) -> str:
-    """An indent with tabs for blanks or blanks for tabs, if the file has those."""
+    """An indent with tabs instead of blanks or the other way round, as in the file."""
     if set(given) == {" "} and set(present) == {"\t"} and len(given) % len(present) == 0:
         return indent.replace(" " * (len(given) // len(present)), "\t")
     if set(given) == {"\t"} and set(present) == {" "} and len(present) % len(given) == 0:
@@ -104,7 +106,8 @@ class _Match:
 
 
 def edited(text: FileText, old: str, new: str, *, everywhere: bool = False) -> FileText:
-    """The text with `old` replaced by `new`; raises `ToolFailure` unless it is clear where."""
+    """The text with `old` replaced by `new`; raises `ToolFailure` unless the place is
+    unambiguous."""
     if old == new:
         raise ToolFailure("oldString and newString are the same: there is nothing to change.")
     old = old.replace("\r\n", "\n")
@@ -144,12 +147,12 @@ def _ambiguous(text: str, matches: list[_Match]) -> str:
 def _line_matches(
     text: str, old: str, new: str, key: Callable[[str], str], everywhere: bool
 ) -> Iterator[_Match]:
-    """Whole lines that are the same as those of `old` as far as the key tells."""
+    """The places of whole lines that match those of `old` by the key."""
     lines, wanted = text.split("\n"), old.removesuffix("\n").split("\n")
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     for first in places_of_lines(lines, wanted, key, everywhere=everywhere):
         after = first + len(wanted)
-        # The line end of the last one is replaced too if `old` has one, and so has the file.
+        # The last line's end is replaced too if both `old` and the file have one.
         end = min(starts[after], len(text)) if old.endswith("\n") else starts[after] - 1
         moved = indented(new.split("\n"), wanted, lines[first:after])
         yield _Match(starts[first], end, "\n".join(moved))

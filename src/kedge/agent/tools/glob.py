@@ -1,4 +1,4 @@
-"""The tool `glob`: files by the pattern of their names."""
+"""The tool `glob`: finds files by patterns of their names."""
 
 import asyncio
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.paths import FilePlace, place_of, printable
-from kedge.agent.tools.ripgrep import check_folder, check_same, glob_argument, modified, search
+from kedge.agent.tools.paths import FilePlace, check_folder, check_same, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
+from kedge.engine.files.ripgrep import glob_argument, modified, search
 
 MOST_FILES = 100
 _MOST_NAMES = 100_000
@@ -61,7 +61,7 @@ async def glob(
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """The folders that a pattern begins with, and what is left of it from there on."""
+    """The folders at the beginning of a pattern, and the rest of it."""
     names = pattern.split("/")
     count = next((n for n, name in enumerate(names) if _SPECIAL & set(name)), len(names) - 1)
     if not count:
@@ -81,5 +81,5 @@ async def _names(place: FilePlace, pattern: str) -> tuple[list[bytes], bool]:
 
 
 def _newest(folder: Path, names: list[bytes]) -> list[bytes]:
-    """Those that changed last; of equally old ones the first by name."""
+    """The most recently changed files; those of the same time by name."""
     return nlargest(MOST_FILES, sorted(names), key=lambda name: modified(folder, name))

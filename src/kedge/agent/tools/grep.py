@@ -1,4 +1,4 @@
-"""The tool `grep`: lines of files that match a regular expression."""
+"""The tool `grep`: finds lines of files that match a regular expression."""
 
 import asyncio
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.paths import FilePlace, place_of, printable
-from kedge.agent.tools.ripgrep import check_same, glob_argument, modified, search
+from kedge.agent.tools.paths import FilePlace, check_same, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
+from kedge.engine.files.ripgrep import glob_argument, modified, search
 
 MOST_LINES = 100
 LONGEST_LINE = 500
@@ -72,7 +72,7 @@ async def grep(
         await call.ask("read", place.patterns, always=place.plain_patterns)
     await asyncio.to_thread(check_same, place)
     lines, is_cut = await _lines(place, pattern, include, is_folder)
-    # It may have been exchanged just before it was searched.
+    # It may have been replaced just before it was searched.
     await asyncio.to_thread(check_same, place)
     folder = place.real if is_folder else place.real.parent
     if is_folder:
@@ -107,7 +107,7 @@ async def _lines(
 ) -> tuple[list[_Line], bool]:
     arguments = ["--no-heading", "--with-filename", "--line-number", "--null"]
     arguments += [f"--max-count={MOST_LINES}", f"--max-filesize={_LARGEST_FILE}"]
-    # In bytes, of which a character has four at most.
+    # In bytes, of which a character has at most four.
     arguments += [f"--max-columns={4 * LONGEST_LINE + 1}", "--max-columns-preview"]
     if include:
         arguments.append(glob_argument(mend_text(include)))
@@ -130,7 +130,7 @@ async def _lines(
 
 
 def _name(text: bytes) -> bytes:
-    """The name of a file, without what is said of binary ones before it."""
+    """The name of a file, without ripgrep's note on binary files before it."""
     return _WARNINGS.sub(b"", text, count=1).removeprefix(b"./")
 
 
@@ -148,7 +148,7 @@ def _ordered(folder: Path, lines: list[_Line]) -> list[_Line]:
 
 
 async def _readable(call: Call, folder: Path, lines: list[_Line]) -> tuple[list[_Line], int]:
-    """The lines of files that may be read unasked, and how many files there are beside them."""
+    """The lines of files that may be read without asking, and the number of other files."""
     names = {line.name for line in lines}
     shown = await asyncio.to_thread(
         lambda: {name: call.shown(folder / os.fsdecode(name)) for name in names}

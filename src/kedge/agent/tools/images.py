@@ -1,15 +1,16 @@
-"""Which pictures and documents a model can be shown; told by their bytes, not by their names."""
+"""The pictures and documents that a model can be shown, recognized by their bytes, not by their
+names."""
 
 import base64
 import binascii
 from urllib.parse import unquote_to_bytes
 
 MOST_BYTES = {"image/": 3_750_000, "application/pdf": 10_000_000}
-"""What providers take: 5 MB for a picture, counted after it is encoded for the way."""
+"""The limits of providers: 5 MB for a picture, counted after it is encoded."""
 
 
 def mime_of(data: bytes) -> str | None:
-    """The type of a picture or PDF that begins like this; None for anything else."""
+    """The type of a picture or PDF that begins with these bytes; None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
@@ -24,17 +25,17 @@ def mime_of(data: bytes) -> str | None:
 
 
 def most_bytes(mime: str) -> int:
-    """How large a file of this type may be."""
+    """The size limit for a file of this type."""
     return next(most for prefix, most in MOST_BYTES.items() if mime.startswith(prefix))
 
 
 def data_url(mime: str, data: bytes) -> str:
-    """The file as a URL that holds it."""
+    """A data URL of the file."""
     return f"data:{mime};base64,{base64.b64encode(data).decode()}"
 
 
 def data_of(url: str) -> bytes | None:
-    """What a URL holds that holds something; None for any other and for a broken one."""
+    """The content of a data URL; None for any other URL and for a broken one."""
     head, comma, body = url.partition(",")
     if not comma or not head.startswith("data:"):
         return None

@@ -36,26 +36,27 @@ _RANGE = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
 
 @dataclass(slots=True)
 class Hunk:
-    """Lines that stand together, and what becomes of them."""
+    """Consecutive lines, and their changes."""
 
     anchors: list[str] = field(default_factory=list)
-    """Lines that stand somewhere before, in this order."""
+    """Lines that come somewhere before, in this order."""
     line: int | None = None
-    """The number of the first line, where the patch says it."""
+    """The number of the first line, if the patch gives it."""
     lines: list[tuple[Literal[" ", "-", "+"], str]] = field(default_factory=list)
     at_end: bool = False
-    """The lines are the last ones of the file."""
+    """Whether the lines are the last ones of the file."""
     blank: int = 0
-    """So many of the last lines have nothing in them, not even the blank of a line that stays."""
+    """How many of the last lines are completely empty, without even the blank of an unchanged
+    line."""
 
     @property
     def old(self) -> list[str]:
-        """The lines that have to be there."""
+        """The lines that must be there."""
         return [text for kind, text in self.lines if kind != "+"]
 
     @property
     def new(self) -> list[str]:
-        """The lines that come."""
+        """The lines that replace them."""
         return [text for kind, text in self.lines if kind == "+"]
 
 
@@ -68,11 +69,11 @@ class FilePatch:
     move: str | None = None
     pieces: list[Hunk] = field(default_factory=list)
     line_end: bool | None = None
-    """Whether the last line should end with one; None leaves that as it is."""
+    """Whether the last line should end with a line end; None leaves that as it is."""
 
 
 def parse(text: str) -> list[FilePatch]:
-    """The files of a patch; raises `ToolFailure` that names the line which is wrong."""
+    """The files of a patch; raises `ToolFailure` that names the wrong line."""
     files: list[FilePatch] = []
     for number, line in _body(text):
         found = _FILE.fullmatch(line.rstrip())
@@ -158,7 +159,8 @@ def _line(file: FilePatch, line: str) -> None:
 
 
 def _no_line_end(file: FilePatch) -> None:
-    """The marker is about the line before it: one that goes had no end, and the next one has."""
+    """The marker is about the line before it: a removed one had no line end, and the next one
+    has."""
     lines = _piece(file).lines
     file.line_end = bool(lines) and lines[-1][0] == "-"
 
@@ -189,12 +191,12 @@ def _wrong(number: int, line: str, why: str) -> ToolFailure:
 
 
 Scope: TypeAlias = list[range]
-"""Parts of a file, by the numbers of their lines from 0."""
+"""Parts of a file, as ranges of line numbers from 0."""
 
 
 def anchored(lines: Sequence[str], anchors: Sequence[str], cursor: int, path: str) -> list[int]:
     """The lines that the last of the anchors may mean, each after the ones before it; none if there
-    are no anchors. Raises `ToolFailure` if one is not there."""
+    are no anchors. Raises `ToolFailure` if one is not found."""
     starts: list[int] = []
     for anchor in anchors:
         found = _found(lines, starts, cursor, lambda line: line.strip() == anchor)  # noqa: B023
@@ -215,8 +217,8 @@ def anchored(lines: Sequence[str], anchors: Sequence[str], cursor: int, path: st
 
 
 def scopes(lines: Sequence[str], starts: Sequence[int], cursor: int) -> Iterator[Scope]:
-    """Where to look for what belongs to some lines, the nearest first: in what is indented below
-    them, in what follows them in the same block, and in all that comes after."""
+    """Where to look for lines that belong to anchors, the nearest first: in what is indented below
+    them, in the rest of the same block, and in everything after them."""
     if starts:
         for slack in (1, 0):
             ends = _ends(lines, starts, slack)
@@ -225,7 +227,7 @@ def scopes(lines: Sequence[str], starts: Sequence[int], cursor: int) -> Iterator
 
 
 def within(scope: Scope, places: Sequence[int]) -> list[int]:
-    """Those of some places, which are in order, that lie there."""
+    """Those of some sorted positions that lie in the scope."""
     found = {
         at
         for part in scope
@@ -235,7 +237,7 @@ def within(scope: Scope, places: Sequence[int]) -> list[int]:
 
 
 def after(first: int) -> str:
-    """Words for where was looked."""
+    """A description of the scope that was searched."""
     return f" after line {first}" if first else ""
 
 
@@ -249,7 +251,7 @@ def _found(
 
 
 def _ends(lines: Sequence[str], starts: Sequence[int], slack: int) -> dict[int, int]:
-    """For each of the lines the first after it that is indented less; with slack, not more."""
+    """For each of the lines the first one after it that is indented less; with slack, not more."""
     ends = dict.fromkeys(starts, len(lines))
     open: list[tuple[int, int]] = []
     for at in range(starts[0], len(lines)):
@@ -284,7 +286,7 @@ _KEYS = (_exactly, *KEYS)
 
 
 def patched(text: FileText, file: FilePatch) -> FileText:
-    """The text with all pieces of a patch applied; raises `ToolFailure` if one does not fit."""
+    """The text with all hunks of a patch applied; raises `ToolFailure` if one does not fit."""
     mark = _BOM if text.whole.startswith(_BOM) else ""
     raw = text.whole.removeprefix(_BOM).split("\n")
     had_end = raw[-1] == ""
@@ -318,7 +320,7 @@ def _joined(lines: Sequence[str], ends: Sequence[str], first: int, after: int) -
 def _apply(
     piece: Hunk, lines: Sequence[str], ends: Sequence[str], at: int, end: str, made: list[str]
 ) -> int:
-    """Add what the piece makes of its lines; lines that stay are kept as the file has them."""
+    """Add the result of a hunk; unchanged lines are kept as the file has them."""
     old = piece.old
     new = iter(indented(piece.new, old, lines[at : at + len(old)]))
     for kind, _ in piece.lines:
@@ -338,7 +340,7 @@ def _finished(text: str, line_end: str, keeps_end: bool) -> str:
 
 
 def _place(lines: Sequence[str], piece: Hunk, cursor: int, path: str) -> int:
-    """The number of the line, from 0, at which a piece belongs."""
+    """The number of the line, from 0, at which a hunk applies."""
     starts = anchored(lines, piece.anchors, cursor, path)
     if not piece.old:
         return _of_new_lines(lines, piece, starts, cursor, path)
@@ -347,7 +349,7 @@ def _place(lines: Sequence[str], piece: Hunk, cursor: int, path: str) -> int:
         [first + at for at in places_of_lines(lines[first:], piece.old, key)] for key in _KEYS
     ]
     where = list(scopes(lines, starts, cursor))
-    # The end of the file and a number say more than the block of an anchor does.
+    # The end of the file and a number are more precise than the block of an anchor.
     for scope in where[-1:] if piece.at_end or piece.line is not None else where:
         for places in by_key:
             if found := within(scope, places):
@@ -362,7 +364,7 @@ def _place(lines: Sequence[str], piece: Hunk, cursor: int, path: str) -> int:
 def _of_new_lines(
     lines: Sequence[str], piece: Hunk, starts: list[int], cursor: int, path: str
 ) -> int:
-    """Lines with none around them go after their anchor, to their number, or to the end."""
+    """Lines without context go after their anchor, to their number, or to the end."""
     if starts:
         return _chosen([start + 1 for start in starts], lines, piece, path)
     if piece.line is not None and cursor <= piece.line <= len(lines):

@@ -1,6 +1,6 @@
-"""The file that a path in a call's arguments means, found once and held open.
+"""The file that a path in a call's arguments means, resolved once and kept.
 
-What was asked about is what is opened later, whatever becomes of symlinks in between.
+The place that permission was asked for is the one opened later, even if symlinks change in between.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kedge.agent.tools.tool import ToolFailure
-from kedge.domain.text import mend_text
+from kedge.domain.text import mend_text, printable
 
 if TYPE_CHECKING:
     from kedge.agent.tools.call import Call
@@ -20,57 +20,66 @@ _LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """One path, with the folder from which it is opened component by component."""
+    """A path, with the folder from which it is opened component by component."""
 
     path: Path
-    """As the model means it; symlinks on its way were not looked at."""
+    """As the model means it; symlinks on its way are not resolved."""
     real: Path
-    """Where that leads."""
+    """With all symlinks resolved."""
     root: Path
-    """A folder above: the worktree, or outside of it the nearest one that exists."""
+    """A folder above it: the worktree or, outside of that, the nearest existing one."""
     shown: str
-    """For titles: as seen from the worktree."""
+    """For titles: relative to the worktree."""
     patterns: tuple[str, ...]
-    """What rules match: the path as given, and also where it leads if that is elsewhere."""
+    """The texts that rules match: the path as given, and its target if that is elsewhere."""
     is_own: bool
-    """Whether a symlink at the path is meant itself, not what it leads to."""
+    """Whether a symlink at the path itself is meant, and not its target."""
     is_inside_git: bool
-    """Whether it is git's own, which no tool of kedge writes."""
+    """Whether it is one of git's own files, which no tool of kedge writes."""
 
     @property
     def below(self) -> bytes:
-        """The path from the root; empty if it is the root itself."""
+        """The path relative to the root; empty for the root itself."""
         relative = os.path.relpath(self.real, self.root)
         return b"" if relative == "." else os.fsencode(relative)
 
     @property
     def plain_patterns(self) -> tuple[str, ...]:
-        """What may be remembered as rules that mean this place and no other."""
+        """Patterns that match this place and no other, for rules that are kept."""
         return tuple(each for each in self.patterns if not set("*?") & set(each))
 
 
 def place_of(call: "Call", given: str) -> FilePlace:
-    """Where a path leads, with all symlinks followed."""
+    """The place that a path leads to, with all symlinks resolved."""
     path = _meant(call, given)
     return _place(call, path, Path(os.path.realpath(path)), is_own=False)
 
 
 def own_place_of(call: "Call", given: str) -> FilePlace:
-    """The path itself, also if it is a symlink: that is what a deletion deletes."""
+    """The path itself, even if it is a symlink: that is what a deletion deletes."""
     path = _meant(call, given)
     return _place(call, path, _own(path), is_own=True)
 
 
 def is_same_place(place: FilePlace) -> bool:
-    """Whether the path still leads where it led."""
+    """Whether the path still leads to the same place."""
     path = place.path
     return place.real == (_own(path) if place.is_own else Path(os.path.realpath(path)))
 
 
-def printable(name: str | bytes | Path) -> str:
-    """A path as one line of text that can be sent; what would break the line is escaped."""
-    text = os.fsencode(name).decode(errors="replace")
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+def check_same(place: FilePlace) -> None:
+    """Raise if the path no longer leads to the place that permission was asked for."""
+    if not is_same_place(place):
+        raise ToolFailure(
+            f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
+        )
+
+
+def check_folder(place: FilePlace) -> None:
+    """Raise unless the folder to search exists and is the one that was asked for."""
+    check_same(place)
+    if not place.real.is_dir():
+        raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")
 
 
 def _meant(call: "Call", given: str) -> Path:
@@ -97,7 +106,7 @@ def _place(call: "Call", path: Path, real: Path, *, is_own: bool) -> FilePlace:
 
 
 def _from_worktree(path: Path, *roots: Path) -> str:
-    """As seen from the first of these folders that it is in."""
+    """Relative to the first of these folders that contains it."""
     for root in roots:
         if path.is_relative_to(root):
             return os.path.relpath(path, root)
@@ -117,8 +126,8 @@ def _nearest(real: Path) -> Path:
 
 
 def _is_inside_git(real: Path, root: Path) -> bool:
-    """Whether a path is in a folder `.git`, or one that a file of this name leads to, below a root:
-    a worktree may itself lie in a repository."""
+    """Whether a path is in a folder `.git`, or in one that a file of this name points to, below a
+    root: a worktree may itself be in a repository."""
     if any(name.lower() == ".git" for name in real.relative_to(root).parts):
         return True
     above = (each for each in (real, *real.parents) if each != root and each.is_relative_to(root))

@@ -1,4 +1,4 @@
-"""The tool `question`: something that only a person can answer."""
+"""The tool `question`: asks what only the user can answer."""
 
 from typing import Annotated
 

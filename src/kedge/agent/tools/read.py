@@ -1,4 +1,4 @@
-"""The tool `read`: lines of a text file, a picture, or the entries of a folder."""
+"""The tool `read`: reads lines of a text file, a picture, or the entries of a folder."""
 
 import asyncio
 import os
@@ -16,19 +16,20 @@ from kedge.agent.folder_instructions import Told, told_of
 from kedge.agent.output_limit import DEFAULT
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.images import data_url, mime_of, most_bytes
-from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.text_file import is_binary
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.config.values import ToolOutputConfig
-from kedge.snapshot.files.root import Root
+from kedge.domain.text import printable
+from kedge.engine.files.browse import open_folder
 
 LONGEST_LINE = 2000
 
 _CHUNK = 1 << 20
 _FARTHEST = 256 * _CHUNK
-"""Nobody pages through more than this; a command does that better."""
+"""The farthest position that pages can start from; a command is better beyond that."""
 _MOST_COUNTED = 16 * _CHUNK
-"""So much is read after the page to tell how many lines there are in all."""
+"""How much is read after the page to count all lines."""
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -38,18 +39,18 @@ class Page:
 
     lines: list[str]
     total: int | None
-    """How many there are in all; None if that would take long to find out."""
+    """How many there are in all; None if counting would take long."""
     is_full: bool
-    """Whether it ends because there was no more room, not because enough lines were read."""
+    """Whether it ends because of the size limit, not because enough lines were read."""
 
 
 @contextmanager
 def opened(place: FilePlace) -> Iterator[BinaryIO]:
-    """The file at a place, if it is one; never waits for anybody."""
+    """The file at a place, if it is a regular one; never blocks."""
     folder, _, name = place.below.rpartition(b"/")
     shown = printable(place.path)
     try:
-        with Root(os.fsencode(place.root)) as root, root.folder(folder) as dir_fd:
+        with open_folder(place.root, folder) as dir_fd:
             fd = os.open(name or b".", _OPEN, dir_fd=dir_fd)
     except OSError as error:
         raise ToolFailure(f"{shown} cannot be opened: {error.strerror}.") from error
@@ -63,13 +64,13 @@ def opened(place: FilePlace) -> Iterator[BinaryIO]:
 
 
 def numbered(number: int, line: str) -> str:
-    """A line as models see it."""
+    """A line in the form that models see."""
     return f"{number}: {line}"
 
 
 def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
-    """At most so many lines, from the first one on, which is counted from 1, that with their
-    numbers have room in so many bytes."""
+    """At most so many lines, from the first one on (counted from 1), that fit into so many bytes
+    with their numbers."""
     skipped = _skip(file, first - 1)
     if skipped < first - 1:
         raise ToolFailure(f"The file has only {skipped} lines; offset {first} is after its end.")
@@ -90,7 +91,7 @@ def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
 
 
 def _skip(file: BinaryIO, lines: int) -> int:
-    """Go to the line after so many; how many there were, at most that."""
+    """Skip so many lines; return how many there were."""
     seen = 0
     while seen < lines:
         start = file.tell()
@@ -140,7 +141,7 @@ def _skip_rest(file: BinaryIO) -> None:
 
 
 def _count(file: BinaryIO) -> int | None:
-    """How many lines follow; None if there is too much."""
+    """How many lines follow; None if there is too much to count."""
     count, last, read = 0, b"\n", 0
     while chunk := file.read(_CHUNK):
         read += len(chunk)
@@ -158,18 +159,18 @@ _SUGGESTED = 3
 def entries(place: FilePlace) -> list[str]:
     """The names in a folder, sorted; those of folders end with a slash."""
     try:
-        with Root(os.fsencode(place.root)) as root, root.folder(place.below) as fd:
+        with open_folder(place.root, place.below) as fd:
             return sorted(islice(_names(fd), _MOST_NAMES))
     except OSError as error:
         raise ToolFailure(f"{printable(place.path)} cannot be listed: {error.strerror}.") from error
 
 
 def near_names(place: FilePlace) -> list[str]:
-    """Paths beside a missing one whose names are like it."""
+    """Paths with names similar to a missing one."""
     try:
         names = [entry.name for entry in islice(os.scandir(place.real.parent), _MOST_NAMES)]
     except OSError:
-        # There is no such folder either: nothing can be suggested.
+        # The folder is missing too: nothing can be suggested.
         return []
     wanted = place.real.name.lower()
     holding = [name for name in names if wanted in name.lower() or name.lower() in wanted]
@@ -245,7 +246,7 @@ async def read(
 
 
 async def _with_instructions(call: Call, place: FilePlace, first: int, most: int) -> Output:
-    """A page of the file, and what people wrote down where it is."""
+    """A page of the file, and the instructions for its folder."""
     files = [] if call.folders is None else await call.folders.new(call, place.real)
     if call.folders is None or not files:
         return await asyncio.to_thread(_page, place, first, most, call.limit, Told())
@@ -282,7 +283,7 @@ def _listed(place: FilePlace, first: int, most: int, room: int) -> Output:
 
 
 def _fitting(names: list[str], room: int) -> list[str]:
-    """As many of the first as there is room for in so many bytes, but one at least."""
+    """As many of the first as fit into so many bytes, but at least one."""
     ends = accumulate(len(name.encode()) + 1 for name in names)
     return names[: max(1, sum(end <= room for end in ends))]
 
@@ -318,7 +319,7 @@ def _whole(place: FilePlace, most: int) -> bytes:
 
 def _page(place: FilePlace, first: int, most: int, limit: ToolOutputConfig, told: Told) -> Output:
     with opened(place) as file:
-        # At least one line: else nobody would ever come to the end.
+        # At least one line: otherwise the model would never get to the end.
         lines = max(1, min(most, limit.max_lines - told.lines))
         page = read_page(file, first, lines, limit.max_bytes - len(told.text.encode()))
     body = "\n".join(numbered(number, line) for number, line in enumerate(page.lines, first))

@@ -1,4 +1,4 @@
-"""The bytes of a file as text that can be edited, and back without changing anything else."""
+"""The bytes of a file as text that can be edited, and back without any other changes."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ _MOST_CONTROLS = 0.1
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the beginning of a file is no text: it holds a NUL, or many control characters."""
+    """Whether the beginning of a file is not text: it contains a NUL, or many control
+    characters."""
     sample = data[:_SAMPLE]
     if b"\0" in sample:
         return True
@@ -23,7 +24,7 @@ class FileText:
     """A file's text as a model sees it: without a byte order mark, lines end with `\\n`."""
 
     whole: str
-    """As it is in the file; bytes that are not UTF-8 are surrogates."""
+    """As in the file; bytes that are not UTF-8 are surrogates."""
 
     @classmethod
     def decode(cls, data: bytes) -> "FileText":
@@ -45,7 +46,7 @@ class FileText:
 
     @cached_property
     def _returns(self) -> list[int]:
-        """Where in the plain text a line end has a carriage return in the file."""
+        """The positions in the plain text of line ends that have a carriage return in the file."""
         found: list[int] = []
         text = self.whole.removeprefix(_BOM)
         at = text.find("\r\n")
@@ -55,7 +56,7 @@ class FileText:
         return found
 
     def replaced(self, spans: list[tuple[int, int, str]]) -> "FileText":
-        """The text with these stretches of the plain text, in order, exchanged for others."""
+        """The text with these stretches of the plain text, in order, replaced."""
         pieces: list[str] = []
         last = 0
         for start, end, new in spans:
@@ -69,7 +70,7 @@ class FileText:
         return mark + at + bisect_left(self._returns, at)
 
     def _with_line_ends(self, new: str, start: int, end: int) -> str:
-        """As the lines end that are exchanged, or most of the file's."""
+        """With the line ends of the replaced lines, or most of the file's."""
         line = self.plain.find("\n", start, end)
         line_end = self.line_end
         if line >= 0:

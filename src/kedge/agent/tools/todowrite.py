@@ -1,4 +1,4 @@
-"""The tool `todowrite`: the session's list of what is to be done."""
+"""The tool `todowrite`: the session's todo list."""
 
 from typing import Annotated, Literal
 

@@ -1,11 +1,11 @@
 """Tools: plain typed functions with a name that models and clients know.
 
-    @tool("greet", description="Greets somebody.")
+    @tool("greet", description="Greets a person.")
     async def greet(call: Call, name: Annotated[str, "Who it is"], loud: bool = False) -> Output:
         return Output("HELLO" if loud else "hello", title=name)
 
-The arguments after the call are what the model fills in. Their types make the JSON schema that it
-is shown, and what it sends is checked against them before the function runs.
+The model fills in the arguments after the call. Their types make the JSON schema that it gets, and
+its input is checked against them before the function runs.
 """
 
 import inspect
@@ -32,12 +32,12 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 class ToolFailure(Exception):
-    """The tool could not do what it was asked; the model hears why, and the turn goes on."""
+    """The tool failed; the model gets the reason, and the turn goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What came of a call: `text` for the model, the rest for clients."""
+    """The result of a call: `text` for the model, the rest for clients."""
 
     text: str
     title: str = ""
@@ -54,17 +54,17 @@ class Tool:
     arguments: type[msgspec.Struct]
     run: Callable[..., Awaitable[Output]]
     permission: str
-    """The permission that rules name it by: a tool that they wholly deny is not offered."""
+    """The name of the permission in rules: a tool that they wholly deny is not offered."""
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """The definition for the model."""
         return ToolSpec(
             name=self.name, description=self.description, parameters=schema_of(self.arguments)
         )
 
     async def __call__(self, call: "Call", input: Mapping[str, Any]) -> Output:
-        """Check what the model sent, and do it."""
+        """Check the model's input, and run the function."""
         given = self._checked(input)
         return await self.run(call, **msgspec.structs.asdict(given))
 
@@ -72,7 +72,7 @@ class Tool:
         try:
             return msgspec.convert(input, self.arguments)
         except msgspec.ValidationError as error:
-            # Many models fill in what they do not need with null.
+            # Many models set arguments they do not need to null.
             lean = _without_nulls(input, schema_of(self.arguments))
             with suppress(msgspec.ValidationError):
                 return msgspec.convert(lean, self.arguments)
@@ -84,7 +84,7 @@ class Tool:
 def tool(
     name: str, *, description: str, permission: str | None = None
 ) -> Callable[[Callable[..., Awaitable[Output]]], Tool]:
-    """Make a tool of a function; raises `InvalidInput` where a model could not call it."""
+    """Make a tool of a function; raises `InvalidInput` if a model could not call it."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"The tool {name!r} has a name that providers refuse: it must be 1 to 64 of a-z, A-Z,"
@@ -140,7 +140,7 @@ def _hints(name: str, run: Callable[..., Awaitable[Output]]) -> dict[str, Any]:
 
 
 def _kind(name: str, argument: inspect.Parameter, hints: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any annotation
-    """The annotation of an argument, after it was seen that a model can fill it in."""
+    """The annotation of an argument, after checking that a model can fill it in."""
     which = f"The argument {argument} of the tool {name}"
     if argument.kind not in _BY_NAME:
         raise InvalidInput(
@@ -150,7 +150,7 @@ def _kind(name: str, argument: inspect.Parameter, hints: Mapping[str, Any]) -> A
         raise InvalidInput(f"{which} has no type; write one, as in `{argument.name}: str`.")
     hint = hints[argument.name]
     try:
-        # Without the notes: a type that is no JSON passes with a description.
+        # Without the notes: a type that is not JSON would pass with a description.
         msgspec.json.schema(typing.get_args(hint)[0] if _is_annotated(hint) else hint)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
@@ -161,7 +161,7 @@ def _kind(name: str, argument: inspect.Parameter, hints: Mapping[str, Any]) -> A
 
 
 def _described(hint: Any) -> Any:  # noqa: ANN401 - any annotation
-    """The annotation with its words as the description of a JSON schema."""
+    """The annotation, with its note as the description in the JSON schema."""
     if not _is_annotated(hint):
         return hint
     kind, *notes = typing.get_args(hint)
@@ -175,14 +175,14 @@ def _is_annotated(hint: Any) -> bool:  # noqa: ANN401 - any annotation
 
 @lru_cache(maxsize=256)
 def schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of the arguments, whole and in words that every provider takes; not to be
-    changed."""
+    """The JSON schema of the arguments, without references and in the keywords that every provider
+    accepts; not to be changed."""
     (found,), parts = msgspec.json.schema_components([arguments], ref_template="{name}")
     return _plain(_resolved(found, parts, ()))
 
 
 def _resolved(node: Any, parts: Mapping[str, Any], inside: tuple[str, ...]) -> Any:  # noqa: ANN401 - any JSON
-    """A schema with what it refers to in its place."""
+    """A schema with its references replaced."""
     if isinstance(node, list):
         return [_resolved(each, parts, inside) for each in node]
     if not isinstance(node, dict):
@@ -199,7 +199,7 @@ def _resolved(node: Any, parts: Mapping[str, Any], inside: tuple[str, ...]) -> A
 
 
 # OpenAI wants the items of every array, Google knows few keywords, and llama.cpp makes a grammar of
-# a schema and refuses the request if it cannot. What is not here is checked all the same.
+# a schema and refuses the request if it cannot. The input is checked for everything else too.
 _KEPT = (
     "description",
     "type",
@@ -225,7 +225,7 @@ _KINDS = ((str, "string"), (bool, "boolean"), (int, "integer"), (float, "number"
 
 
 def _plain(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in the keywords that every provider takes; the rest of it is said in words."""
+    """A schema in the keywords that every provider accepts; the rest of it is put into words."""
     made = {key: node[key] for key in _KEPT if key in node}
     told = [words.format(node[key]) for key, words in _TOLD.items() if key in node]
     if "enum" in node:
@@ -257,7 +257,7 @@ def _object(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _left_out(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an argument that can be left out, for which null is one more word."""
+    """The schema of an optional argument, which may also be null."""
     beside = {key: value for key, value in schema.items() if key != "anyOf"}
     if beside.get("default", ...) is None:
         del beside["default"]
@@ -276,7 +276,7 @@ def _any_of(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _enum(values: Sequence[Any]) -> dict[str, Any]:
-    """Values to choose from, with their type."""
+    """An enumeration of values, with their type."""
     kinds: dict[str, list[Any]] = {}
     for value in values:
         found = (name for kind, name in _KINDS if isinstance(value, kind))
@@ -293,7 +293,7 @@ def _in_words(schema: Mapping[str, Any]) -> str:
 
 
 def _without_nulls(given: Any, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """What a model sent without nulls for what it could have left out."""
+    """The model's input without nulls for optional arguments."""
     if isinstance(given, list):
         return [_without_nulls(each, schema.get("items", {})) for each in given]
     properties = schema.get("properties")

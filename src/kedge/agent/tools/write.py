@@ -1,13 +1,14 @@
-"""The tool `write`: a file's whole content."""
+"""The tool `write`: writes a file's whole content."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from kedge.agent.tools.call import Call
-from kedge.agent.tools.file_changes import Found, Replacement, change, new_file
-from kedge.agent.tools.paths import FilePlace, place_of, printable
+from kedge.agent.tools.file_changes import Replacement, change, new_file
+from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.tool import Output, tool
-from kedge.domain.text import utf8
+from kedge.domain.text import printable, utf8
+from kedge.engine.files.edits import Found
 
 
 @tool(

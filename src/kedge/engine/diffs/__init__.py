@@ -1,1 +1,2 @@
-"""What sessions changed, counted and as text, and their files as they were; nothing is written."""
+"""The changes of sessions, counted and as text, and their files as they were; nothing is
+written."""

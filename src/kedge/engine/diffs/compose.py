@@ -1,8 +1,8 @@
-"""The changes of a session composed path by path: its own lines, as far as they can be told
-apart.
+"""Composes the changes of a session, path by path: its own lines, as far as they can be separated
+from those of others.
 
-No I/O but the reading of blobs that is handed in, and that only where others changed a path between
-two changes of the session.
+Does no I/O except through the function that reads blobs, and that only where others changed a path
+between two changes of the session.
 """
 
 import os
@@ -17,14 +17,14 @@ from kedge.snapshot.values import Absent, Change, Present
 from kedge.store.queries.changes import StoredChange, StoredState
 
 Net: TypeAlias = tuple[Known, Known]
-"""What there would be at a path without the session's changes, and with them."""
+"""What a path would hold without the session's changes, and with them."""
 
 
 def net_changes(changes: Iterable[StoredChange], root: str, contents: Contents) -> list[Change]:
-    """The net effect of a session's own changes, sorted by path as seen from the root.
+    """The net effect of a session's own changes, sorted by path relative to the root.
 
-    A path at which nothing is left of them is not there; one is there more than once where what the
-    session did before others changed it cannot be put together with what it did afterwards.
+    A path without a net effect is left out. A path occurs more than once where others changed it
+    between two changes of the session that cannot be composed.
     """
     return [
         Change(path, before, after)
@@ -34,7 +34,8 @@ def net_changes(changes: Iterable[StoredChange], root: str, contents: Contents) 
 
 
 def segments_by_path(changes: Iterable[StoredChange], root: str) -> dict[bytes, list[Segment]]:
-    """What is known of each path, oldest first; folders and what was not looked at left out."""
+    """The segments of each path, oldest first; folders and states that were not inspected are left
+    out."""
     found: defaultdict[bytes, list[Segment]] = defaultdict(list)
     for change in sorted(changes, key=_age):
         if change.source not in ("folder", "uncovered"):
@@ -46,9 +47,9 @@ def segments_by_path(changes: Iterable[StoredChange], root: str) -> dict[bytes, 
 def net_of(segments: Sequence[Segment], contents: Contents) -> list[Net]:
     """The net effect at one path: usually one, none if nothing is left of it.
 
-    From what the session left last, its segments are taken out one by one, as an undo would: so
-    lines of others are on both sides, and those that the session deleted on one. Where that is a
-    conflict, what was done before stands for itself.
+    Starting from the state that the session left last, its segments are taken out one by one, as an
+    undo would: so lines of others are on both sides, and lines that the session deleted on one. At
+    a conflict, the earlier segments become a net effect of their own.
     """
     nets: list[Net] = []
     for segment in reversed(composed(segments)):
@@ -76,7 +77,7 @@ def _state(state: StoredState) -> Known:
 
 
 def _seen_from(root: str, change: StoredChange) -> bytes:
-    """The path from the root; a subtask may work in another worktree than its session."""
+    """The path relative to the root; a subtask may work in another worktree than its session."""
     if change.worktree == root:
         return change.path
     absolute = os.path.join(os.fsencode(change.worktree), change.path)

@@ -1,4 +1,5 @@
-"""What sessions changed, as numbers and as text; read from objects, cached, never stored."""
+"""The changes of sessions, as numbers and as text; read from the object store, cached, never
+stored."""
 
 import asyncio
 import logging
@@ -34,7 +35,7 @@ V = TypeVar("V")
 
 
 class Bounded(Generic[K, V]):
-    """Values by key, the ones used last; every method may be called by any thread."""
+    """A cache of limited size that drops the least recently used values; thread-safe."""
 
     def __init__(self, room: int) -> None:
         self._left = room
@@ -42,7 +43,7 @@ class Bounded(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The value, if it is still there."""
+        """The value, if it is still cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -51,7 +52,7 @@ class Bounded(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V, size: int = 1) -> None:
-        """Remember a value instead of the one before, and forget others until there is room."""
+        """Cache a value, and drop others until it fits."""
         with self._lock:
             _, freed = self._values.pop(key, (None, 0))
             self._left += freed
@@ -68,13 +69,13 @@ ROOM = 2**20
 """Bytes of patch text in one answer."""
 
 _TEXTS = 32 * 2**20
-"""Bytes of patches that are remembered."""
+"""Bytes of patches in the cache."""
 _OVERHEAD = 512
-"""What remembering one takes beside its text, more or less."""
+"""The approximate overhead of a cache entry beside its text."""
 _COUNTS = 100_000
 
 Counts: TypeAlias = dict[bytes, tuple[int, int] | None]
-"""Additions and deletions by path; None where nothing is left of what the session did."""
+"""Additions and deletions by path; None where the session's changes have no net effect."""
 
 T = TypeVar("T")
 _Read: TypeAlias = Callable[[str], bytes]
@@ -82,28 +83,29 @@ _Pair: TypeAlias = tuple[str | None, str | None]
 
 
 class Diffs:
-    """The differences that sessions made; one for an engine."""
+    """The changes that sessions made; one object per engine."""
 
     def __init__(self, store: Store, data: Path) -> None:
         self.archives = Archives(data)
         self._store = store
-        # By content, so neither can be out of date.
+        # Keyed by content, so neither cache can be out of date.
         self._texts: Bounded[tuple[bytes, _Pair], tuple[FileDiff, int]] = Bounded(_TEXTS)
-        """With the room that there was for the patch."""
+        """With the room that was left for the patch."""
         self._counts: Bounded[_Pair, tuple[int, int]] = Bounded(_COUNTS)
 
     async def close(self) -> None:
-        """Let go of what is open."""
+        """Close the object stores."""
         await asyncio.to_thread(self.archives.close)
 
     async def texts(self, session: "Session", changes: Sequence[StoredChange]) -> list[FileDiff]:
-        """What the changes come to; with at most `ROOM` bytes of patches, None for the others."""
+        """The diffs of changes, with at most `ROOM` bytes of patches; the patch of each other file
+        is None."""
         return await self._read(session, changes, self._with_patches)
 
     async def texts_of_turns(
         self, session: "Session", turns: Sequence[Sequence[StoredChange]], room: int
     ) -> list[list[FileDiff]]:
-        """What the changes of each turn come to; with at most so many bytes of patches in all."""
+        """The diffs of each turn's changes, with at most so many bytes of patches in all."""
         worktrees = {change.worktree for turn in turns for change in turn}
         projects = await self._projects(session, worktrees)
 
@@ -122,16 +124,16 @@ class Diffs:
         return await asyncio.to_thread(read)
 
     async def outlines(self, session: "Session", changes: Sequence[StoredChange]) -> list[FileDiff]:
-        """What the changes come to, without patches."""
+        """The diffs of changes, without patches."""
         return await self._read(session, changes, self._without_patches)
 
     async def turn_diffs(self, session: "Session", message_id: str) -> list[FileDiff]:
-        """What the turn of a user message changed, without patches."""
+        """The diffs of a user message's turn, without patches."""
         changes = await self._store.scan(partial(changes_of, session.id, message_id))
         return await self._read(session, changes, self._without_patches) if changes else []
 
     async def counts(self, session: "Session", changes: Sequence[StoredChange]) -> Counts:
-        """What the changes come to at each path that they touched."""
+        """Additions and deletions at each path that the changes touched."""
         counts: Counts = dict.fromkeys(segments_by_path(changes, session.worktree))
         nets = await self._read(session, changes, self._counted)
         for path, (additions, deletions) in nets:
@@ -140,7 +142,7 @@ class Diffs:
         return counts
 
     async def tree(self, session: "Session", snapshot: str, path: str | bytes) -> list[TreeEntry]:
-        """What lay in a folder of the session's worktree."""
+        """The entries of a folder of the session's worktree."""
         directory, root = session.info.directory, session.worktree
         folder = find_path(path, directory=directory, root=root)
         seen_from = find_path(directory, directory=directory, root=root)
@@ -150,7 +152,7 @@ class Diffs:
         )
 
     async def file(self, session: "Session", snapshot: str, path: str | bytes) -> bytes:
-        """What a file of the session's worktree held."""
+        """The content of a file of the session's worktree."""
         inside = find_path(path, directory=session.info.directory, root=session.worktree)
         return await self._look_back(session, snapshot, lambda past: past.file(inside))
 
@@ -167,7 +169,7 @@ class Diffs:
         changes: Sequence[StoredChange],
         look: Callable[[list[Change], _Read], list[T]],
     ) -> list[T]:
-        """What is to be seen in the net changes; all of them in one thread."""
+        """Read the net changes, all in one thread."""
         projects = await self._projects(session, {change.worktree for change in changes})
 
         def read() -> list[T]:
@@ -178,7 +180,8 @@ class Diffs:
         return await asyncio.to_thread(read)
 
     async def _projects(self, session: "Session", worktrees: set[str]) -> list[str]:
-        """Whose stores the objects are in; subtasks may have worked in other worktrees."""
+        """The projects whose stores have the objects; subtasks may have worked in other
+        worktrees."""
         projects = [session.info.projectID]
         for worktree in sorted(worktrees - {session.worktree}):
             project = await self._store.read(partial(project_of, worktree))
@@ -197,7 +200,7 @@ class Diffs:
     def _with_patch(self, change: Change, read: _Read, room: int) -> FileDiff:
         key = change.path, _pair(change)
         diff, tried = self._texts.get(key) or (None, 0)
-        # What did not fit may fit into more room.
+        # A patch that did not fit before may fit into more room.
         if diff is None or (diff.patch is None and tried < room):
             old, new = (None if blob is None else read(blob) for blob in key[1])
             diff = file_diff(change.path, old, new, room=room)
@@ -212,8 +215,8 @@ class Diffs:
         try:
             additions, deletions = self._count(_pair(change), read)
         except SnapshotError as error:
-            # It goes with an event that must be told; whoever asks for the text hears why.
-            _log.warning("how much %r changed cannot be told: %s", change.path, error)
+            # The event must go out without this; a caller that asks for the text gets the error.
+            _log.warning("cannot count the changes of %r: %s", change.path, error)
             additions = deletions = 0
         return FileDiff(
             file=change.path.decode(errors="replace"),

@@ -34,7 +34,8 @@ _EXECUTABLE = 0o100
 
 
 class Past:
-    """A worktree as one snapshot holds it. Paths are relative to its root; none is followed."""
+    """A worktree as one snapshot holds it. Paths are relative to its root; symlinks are not
+    followed."""
 
     def __init__(self, store: ObjectStore, snapshot: str) -> None:
         self._store = store
@@ -42,7 +43,7 @@ class Past:
         self._entries = lru_cache(self._parsed)
 
     def tree(self, folder: bytes, *, seen_from: bytes) -> list[TreeEntry]:
-        """What lay directly in a folder, sorted by name; with paths as seen from another folder."""
+        """The entries of a folder, sorted by name; their paths are relative to another folder."""
         tree = self._folder(folder)
         if tree is None:
             if isinstance(self._known(folder), Present):
@@ -52,7 +53,7 @@ class Past:
         return [self._entry(above, entry) for entry in sorted(self._entries(tree).values())]
 
     def file(self, path: bytes) -> bytes:
-        """What a file held; of a symlink, its target."""
+        """The content of a file; of a symlink, its target."""
         if self._folder(path) is not None:
             raise InvalidInput(f"{_shown(path) or '.'} was a folder", field="path")
         state = self._known(path)
@@ -67,7 +68,7 @@ class Past:
         return state
 
     def _folder(self, path: bytes) -> bytes | None:
-        """The git tree of a folder, if it was one; git knows none that was empty."""
+        """The git tree of a folder, if it was one; git has no trees of empty folders."""
         tree = self._view.files
         for name in filter(None, path.split(b"/")):
             _, mode, id = self._entries(tree).get(name, (name, 0, b""))
@@ -109,7 +110,7 @@ def _base64(path: bytes) -> str | None:
 
 
 MOST_OPEN = 8
-"""Stores that nobody reads at the moment are closed above this."""
+"""Unused stores are closed when more than this many are open."""
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class _Open:
 
 
 class Archives:
-    """The stores in a data folder; every method may be called by any thread."""
+    """The object stores in a data folder; thread-safe."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "snapshots"
@@ -129,7 +130,7 @@ class Archives:
 
     @contextmanager
     def opened(self, project: str) -> Iterator[ObjectStore]:
-        """The store of a project, for as long as it is being read."""
+        """The store of a project, open while it is being read."""
         with self._lock:
             found = self._take(project)
         try:
@@ -141,13 +142,13 @@ class Archives:
 
     @contextmanager
     def reading(self, projects: Sequence[str]) -> Iterator[Callable[[str], bytes]]:
-        """Reads blobs, each from the first of the projects that has it."""
+        """A function that reads blobs, each from the first of the projects that has it."""
         with ExitStack() as stack:
             stores = [stack.enter_context(self.opened(project)) for project in projects]
             yield partial(_read, stores)
 
     def close(self) -> None:
-        """Let go of all of them; whoever is still reading does it when done."""
+        """Close all stores; one that is still being read is closed by its last reader."""
         with self._lock:
             self._most = 0
         self._close_unused()
@@ -168,7 +169,7 @@ class Archives:
             too_many = max(0, len(self._open) - self._most)
             closing = [self._open.pop(name) for name in unused[:too_many]]
         for found in closing:
-            # It wrote nothing of its own: what it could not tidy up is left for the next process.
+            # It wrote nothing of its own: what it could not clean up is left for the next process.
             with suppress(SnapshotError):
                 found.store.close()
 

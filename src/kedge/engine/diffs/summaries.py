@@ -1,4 +1,4 @@
-"""How much a session has changed, known at the end of every step of a turn at little cost."""
+"""The summary of a session's changes, updated cheaply at the end of every step of a turn."""
 
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,11 +15,11 @@ _Key: TypeAlias = tuple[str, int, str, int]
 
 
 class Summaries:
-    """The summaries of one session for as long as one turn runs; made anew for each turn.
+    """The summaries of one session during one turn; each turn makes its own.
 
-    A turn has its session to itself, so only what was recorded since the last summary is looked at,
-    and only the paths that it touched are counted again. Nothing is imported for it before the
-    session has changed something.
+    A turn has its session to itself, so only changes recorded since the last summary are read, and
+    only the paths they touched are counted again. Nothing is imported for it before the session has
+    changed something.
 
         summaries = Summaries(session)          # when the turn begins
         summary = await summaries.summary()     # at the end of each step
@@ -28,15 +28,15 @@ class Summaries:
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._first = 0
-        """The first message in which anything new can be."""
+        """The first message that may have new changes."""
         self._known: dict[_Key, StoredChange] = {}
         self._counts: Counts = {}
 
     async def summary(self) -> SessionSummary | None:
-        """What the session has changed by now.
+        """The summary of the session's changes so far.
 
-        None if it never changed anything, or if that cannot be read just now: a turn must not end
-        because of it.
+        None if it never changed anything, or if its changes cannot be read at the moment: that must
+        not end a turn.
         """
         store = self._session._engine.store
         found = await store.scan(partial(family_changes, self._session.id, self._first))
@@ -54,14 +54,14 @@ class Summaries:
         paths = {(change.worktree, change.path) for change in new.values()}
         touched = [change for change in known.values() if (change.worktree, change.path) in paths]
         self._counts |= await self._session._engine.diffs.counts(self._session, touched)
-        # Only now, so that what could not be read is tried again.
+        # Only now, so that changes that could not be read are tried again.
         self._known = known
         own = (change.pos for change in new.values() if change.session_id == self._session.id)
         self._first = max(own, default=self._first)
 
 
 def summed(counts: "Counts") -> SessionSummary:
-    """What the changes of all paths come to."""
+    """The sums over all paths."""
     changed = [count for count in counts.values() if count is not None]
     return SessionSummary(
         additions=sum(additions for additions, _ in changed),

@@ -1,8 +1,7 @@
-"""What git says of a checkout: its branch, and how its files differ from a commit.
+"""The git status of a checkout: its branch, and how its files differ from a commit.
 
-It is told file by file. What cannot be told of one file (its committed content is not there, it
-cannot be read, it is too large, the time is over) is marked there, and costs no other file its
-answer.
+Answers file by file. A file that cannot be compared (its committed content is missing, it cannot be
+read, it is too large, the time is over) is marked, and does not affect the others.
 """
 
 import base64
@@ -27,18 +26,18 @@ Mode = Literal["git", "branch"]
 Uncounted = Literal["missing", "unreadable", "large", "late"]
 
 _PATIENCE = 20.0
-"""Seconds for all that one request asks."""
+"""Seconds for all git calls of one request."""
 _MOST_PATCHES = 4 * MIB
 _MOST_LISTED = 64 * MIB
 _MOST_FILES = 100_000
 _MOST_NUMBERS = 32 * MIB
 _MOST_ENTRIES = 1_000_000
-"""In the folders of a commit that are read one by one: a small repository can have more of them
-than fit into memory, as the same folder may be in it a thousand times, and so on in that."""
+"""In the folders of a commit that are read one by one. A small repository can have more entries
+than fit into memory: the same folder may be in it a thousand times, and so on inside that."""
 _BATCH_FILES = 4000
 _BATCH_BYTES = 64 * MIB
 _NO_ID = b"1"
-"""What the ids of contents are made of that are only in the folder; git takes no zeros."""
+"""The digits of made-up ids for contents that are only in the folder; git rejects zeros."""
 _NOTHING = b"000000"
 _FOLDER = b"40000"
 _SUBMODULE = b"160000"
@@ -53,40 +52,40 @@ _COMPARE = (
 
 
 class Branches(msgspec.Struct, frozen=True):
-    """Where a checkout stands."""
+    """The branch of a checkout, and the default branch."""
 
     branch: str | None = None
     default_branch: str | None = None
 
 
 class CheckoutChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """How a file differs from what was committed."""
+    """How a file differs from the committed one."""
 
     file: str
-    """From the root of the worktree."""
+    """Relative to the root of the worktree."""
     additions: int
     deletions: int
     status: Status
     patch: str | None = None
-    """Absent if nobody asked for it, or if there is too much of it."""
+    """None if it was not asked for, or is too large."""
     uncounted: Uncounted | None = None
     """Why the lines could not be compared: the committed content is not in the repository, or one
-    side cannot be read, is over 32 MiB, or was not looked at before the time was over."""
+    side cannot be read, is over 32 MiB, or was not reached in time."""
     path_base64: str | None = None
-    """The very bytes of a name that is not UTF-8."""
+    """The bytes of a name that is not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What could be told of a checkout."""
+class CheckoutChanges:
+    """The changes of a checkout, as far as they could be determined."""
 
     files: list[CheckoutChange] = field(default_factory=list)
     is_incomplete: bool = False
-    """Whether something is uncounted, or files may be left out."""
+    """Whether a file is uncounted, or files may be missing."""
 
 
 def branches(directory: str) -> Branches:
-    """The branch of a directory's worktree, and the one that others begin with."""
+    """The branch of a directory's worktree, and the default branch."""
     repository = find_worktree(directory).repository
     if repository is None:
         return Branches()
@@ -94,24 +93,24 @@ def branches(directory: str) -> Branches:
     return Branches(branch_of(read_head(repository).ref), found.name if found else None)
 
 
-def changes(directory: str) -> Changes:
-    """What differs from the last commit in a directory and below it, without the patches."""
+def changes(directory: str) -> CheckoutChanges:
+    """The changes since the last commit in a directory and below it, without patches."""
     with private_git(directory, _PATIENCE) as git:
-        return Changes() if git is None else _Comparison(git, git.head).changes()
+        return CheckoutChanges() if git is None else _Comparison(git, git.head).changes()
 
 
-def patches(directory: str, mode: Mode, context: int) -> Changes:
-    """What differs from the last commit, or from where the branch began, with patches."""
+def patches(directory: str, mode: Mode, context: int) -> CheckoutChanges:
+    """The changes since the last commit, or since the branch began, with patches."""
     with private_git(directory, _PATIENCE) as git:
         if git is None:
-            return Changes()
+            return CheckoutChanges()
         since = git.head if mode == "git" else _beginning(git)
-        return Changes() if since is None else _Comparison(git, since, context).changes()
+        return CheckoutChanges() if since is None else _Comparison(git, since, context).changes()
 
 
 def raw_patch(directory: str) -> tuple[bytes, bool]:
-    """What differs from the last commit as one patch, as git writes it; and whether something that
-    could not be compared is left out."""
+    """The changes since the last commit as one patch in git's format; and whether files that could
+    not be compared are left out."""
     with private_git(directory, _PATIENCE) as git:
         if git is None:
             return b"", False
@@ -119,22 +118,21 @@ def raw_patch(directory: str) -> tuple[bytes, bool]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where a checkout stands, in a few lines."""
+class CheckoutSummary:
+    """The state of a checkout in a few lines."""
 
     branch: str | None
     """None if no branch is checked out."""
     commit: str | None
-    """The last commit; None before there is one."""
+    """The last commit; None before the first one."""
     changes: list[str]
-    """The first files that differ from it, each behind two letters as `git status --short` has
-    them."""
+    """The first changed files, each after two letters as in `git status --short`."""
     more: int
-    """How many others there are."""
+    """The number of the other changed files."""
 
 
-def standing(directory: str, *, most: int, patience: float) -> Standing | None:
-    """What git says of a directory's worktree, with so many changes; None where there is none.
+def summary(directory: str, *, most: int, patience: float) -> CheckoutSummary | None:
+    """The state of a directory's worktree, with so many changes; None if there is no repository.
 
     `patience` is how many seconds git may take.
     """
@@ -144,7 +142,7 @@ def standing(directory: str, *, most: int, patience: float) -> Standing | None:
         listed = _said(git.ask("status", "--porcelain", "-z", "--no-renames", *_SHORTLY))
         head = read_head(git.repository)
         found = [each.decode(errors="replace") for each in listed.split(b"\0") if each]
-        return Standing(
+        return CheckoutSummary(
             branch=branch_of(head.ref),
             commit=head.commit,
             changes=found[:most],
@@ -175,7 +173,8 @@ def _default(repository: Repository) -> _Default | None:
 
 
 def _beginning(git: PrivateGit) -> str | None:
-    """The commit at which the branch left the default one; None if it is that, or never did."""
+    """The commit at which the branch left the default one; None if it is that, or has no common
+    commit."""
     default = _default(git.repository)
     ref = read_head(git.repository).ref
     if default is None or ref == f"{_BRANCHES}{default.name}":
@@ -184,12 +183,12 @@ def _beginning(git: PrivateGit) -> str | None:
     if not commit:
         return None
     found = git.ask("merge-base", commit, git.head)
-    # 1 is that they have nothing in common.
+    # Status 1 means that they have no common commit.
     return None if found.status == 1 else _said(found).decode().strip()
 
 
 def _ask(repository: Repository, *words: str) -> str | None:
-    """What only the repository's refs can tell."""
+    """Run git where only the repository's refs have the answer."""
     environment = without_configuration()
     said = ask_git(repository.git_folder, *words, environment=environment, patience=_PATIENCE)
     return None if said is None else said.decode(errors="replace").strip()
@@ -203,14 +202,14 @@ def _said(answer: Heard) -> bytes:
 
 def _silence() -> OperatorError:
     return OperatorError(
-        f"git could not say what changed: not at all, or not within {_PATIENCE:.0f} s and"
+        f"git could not compare the files at all, or not within {_PATIENCE:.0f} s and"
         f" {LIMITS.memory // MIB} MiB"
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class _Pair:
-    """The two sides of a path that differs, and what became known of them."""
+    """The two sides of a path that differs, and what is known of them."""
 
     path: bytes
     status: Status
@@ -218,22 +217,23 @@ class _Pair:
     old_id: bytes
     new_mode: bytes
     new_id: bytes
-    """Zeros for what is in the folder alone."""
+    """Zeros for a content that is only in the folder."""
     size: int = 0
-    """Of the larger side."""
+    """The size of the larger side."""
     additions: int = 0
     deletions: int = 0
     patch: bytes | None = None
     uncounted: Uncounted | None = None
     is_same: bool = False
-    """Whether the sides turned out to be equal: git lists what it has no stat data of."""
+    """Whether the sides turned out to be equal: git also lists files whose stat data it does not
+    have."""
 
     @property
     def is_submodule(self) -> bool:
         return _SUBMODULE in (self.old_mode, self.new_mode)
 
     def objects(self) -> Iterator[bytes]:
-        """The ids of the contents that git has to have."""
+        """The ids of the contents that git must have."""
         for mode, name in ((self.old_mode, self.old_id), (self.new_mode, self.new_id)):
             if mode not in (_NOTHING, _SUBMODULE) and name.strip(b"0"):
                 yield name
@@ -243,7 +243,7 @@ class _Pair:
         return b"" if self.old_mode == _NOTHING else _entry(self.old_mode, self.old_id, self.path)
 
     def new_entry(self) -> bytes:
-        """A line of an index by which git looks into the folder: its stat data fit no file."""
+        """A line of an index that makes git read the file: its stat data match no file."""
         if self.new_mode == _NOTHING:
             return b""
         return _entry(self.new_mode, _NO_ID * len(self.new_id), self.path)
@@ -267,7 +267,7 @@ def _entry(mode: bytes, name: bytes, path: bytes) -> bytes:
 
 
 class _Comparison:
-    """The worktree beside a commit or tree."""
+    """The worktree compared with a commit or tree."""
 
     def __init__(self, git: PrivateGit, since: str, context: int | None = None) -> None:
         self._git = git
@@ -278,14 +278,14 @@ class _Comparison:
         self._is_incomplete = False
         self._no_id = _NO_ID * len(git.empty_tree)
         self._unknown: tuple[bytes, ...] = ()
-        """Folders of which the repository does not have what was committed."""
+        """Folders whose committed content is not in the repository."""
         self._entries = 0
         """How many entries of folders were read."""
 
-    def changes(self) -> Changes:
+    def changes(self) -> CheckoutChanges:
         pairs = self._counted()
         marked = any(pair.uncounted for pair in pairs)
-        return Changes([pair.change() for pair in pairs], marked or self._is_incomplete)
+        return CheckoutChanges([pair.change() for pair in pairs], marked or self._is_incomplete)
 
     def raw_patch(self) -> tuple[bytes, bool]:
         pairs = self._counted()
@@ -310,16 +310,16 @@ class _Comparison:
         return [pair for pair in pairs if not pair.is_same]
 
     def _refresh(self) -> bool:
-        """Have git read the files whose stat data are not those of the index; whether it could in
-        time. It needs no object for that."""
+        """Have git read the files whose stat data do not match the index; return whether it
+        finished in time. It needs no object for that."""
         words = ("update-index", "-q", "--unmerged", "--ignore-submodules", "--refresh")
         answer = self._git.ask(*words, share=0.5)
-        # If it was ended, it has left this behind.
+        # Left behind by git if it was killed.
         self._git.drop_index("index.lock")
         return not answer.is_late
 
     def _add_new_files(self) -> None:
-        """Put the files that git does not track into our index, so that they count as added."""
+        """Add the untracked files to our index, so that they count as added."""
         below = self._git.below
         listed = self._git.ask(
             *("ls-files", "-z", "--others", "--exclude-standard", "--", below), most=_MOST_LISTED
@@ -327,14 +327,14 @@ class _Comparison:
         names = self._whole(listed)
         if len(names) > _MOST_FILES:
             self._is_incomplete = True
-        # One that ends with a slash is a repository of its own.
+        # A name with a slash at the end is a repository of its own.
         new = (each for each in names[:_MOST_FILES] if not each.endswith(b"/"))
         entries = b"".join(_entry(b"100644", self._no_id, each) for each in new)
         if not self._git.write_index("index", entries):
             raise _silence()
 
     def _listed(self) -> list[bytes]:
-        """What differs, as `git diff-index --raw -z` has it."""
+        """The differences, in the format of `git diff-index --raw -z`."""
         words = (*_COMPARE, "--raw", "--no-abbrev", "-z")
         listed = self._git.ask(*words, self._since, "--", self._git.below, most=_MOST_LISTED)
         if listed.status not in (0, None):
@@ -344,14 +344,14 @@ class _Comparison:
         return self._whole(listed)
 
     def _whole(self, answer: Heard) -> list[bytes]:
-        """The words of an answer; of one that was cut, those that are whole."""
+        """The fields of an answer; if it was cut off, without the incomplete one."""
         is_cut = answer.status is None and not answer.is_late and len(answer.said) >= _MOST_LISTED
         self._is_incomplete |= is_cut
         said = answer.said if is_cut else _said(answer)
         return said.split(b"\0")[:-1]
 
     def _known_tree(self) -> str:
-        """A tree with what is known of the commit, and what the index has where nothing is."""
+        """A tree with the known parts of the commit, and the index's entries for the rest."""
         self._is_incomplete = True
         files: list[bytes] = []
         unknown: list[bytes] = []
@@ -385,7 +385,7 @@ class _Comparison:
                 yield _entry(mode, name, path)
 
     def _read_trees(self, names: Sequence[bytes]) -> "list[_Tree | None]":
-        """What is in trees; None for each that is not there, or broken."""
+        """The contents of trees; None for each that is missing or broken."""
         found: list[_Tree | None] = []
         while len(found) < len(names):
             asked = b"".join(each + b"\n" for each in names[len(found) :])
@@ -396,12 +396,12 @@ class _Comparison:
                 raise _silence()
             found += read
             if len(found) < len(names) and not (read and answer.status is None):
-                # It ended at one that is broken, or larger than is listened to.
+                # git stopped at a tree that is broken or larger than the limit.
                 found.append(None)
         return found
 
     def _look(self, pairs: Sequence[_Pair]) -> None:
-        """Mark what need not be tried: contents that are not there, or are no files."""
+        """Mark what need not be tried: contents that are missing or are not files."""
         sizes = self._sizes(pairs)
         if sizes is None:
             _mark_late(pairs)
@@ -419,7 +419,7 @@ class _Comparison:
             pair.size = max((size for size in known if size is not None), default=0)
 
     def _sizes(self, pairs: Sequence[_Pair]) -> dict[bytes, int] | None:
-        """How large the contents are that git has; None if it does not say in time."""
+        """The sizes of the contents that git has; None if it does not answer in time."""
         names = dict.fromkeys(name for pair in pairs for name in pair.objects())
         if not names:
             return {}
@@ -442,7 +442,7 @@ class _Comparison:
         answer = self._compare(pairs, "--numstat", "-z", *words, most=most)
         numbers, separator, text = answer.said.partition(b"\0\0")
         if answer.status == 0 or (answer.status is None and separator):
-            # All numbers are there; what is cut off are patches.
+            # All numbers are there; only patches are cut off.
             self._note(pairs, numbers, _pieces(text, is_whole=answer.status == 0))
         elif answer.is_late:
             _mark_late(pairs)
@@ -454,7 +454,7 @@ class _Comparison:
             self._count(pairs[half:])
 
     def _compare(self, pairs: Sequence[_Pair], *words: str, most: int) -> Heard:
-        """What git says of these files alone."""
+        """git's comparison of just these files."""
         tree = self._git.write_tree("old", b"".join(pair.old_entry() for pair in pairs))
         self._git.drop_index("new")
         entries = b"".join(pair.new_entry() for pair in pairs)
@@ -475,7 +475,7 @@ class _Comparison:
                 continue
             added, deleted = counted[pair.path]
             if added == b"-":
-                # Of what is not text git counts no lines, and takes what is large for that.
+                # git counts no lines of binary files, and treats large ones as binary.
                 pair.uncounted = "large" if pair.size > LARGEST_TEXT else None
             else:
                 pair.additions, pair.deletions = int(added), int(deleted)
@@ -509,7 +509,7 @@ def _mark_late(pairs: Iterable[_Pair]) -> None:
 
 
 def _batches(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
-    """Pieces that git compares at once: all of one is lost when the time is over."""
+    """The batches that git compares at once: when the time is over, a whole batch is lost."""
     batch: list[_Pair] = []
     size = 0
     for pair in pairs:
@@ -538,7 +538,8 @@ def _pieces(text: bytes, *, is_whole: bool) -> list[bytes]:
 
 
 def _readable_size(path: bytes) -> int | None:
-    """How large a file is; None if it cannot be read, or is none, and git would wait for it."""
+    """The size of a file; None if it cannot be read, or is not a regular file, on which git could
+    block."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -554,7 +555,8 @@ _Tree: TypeAlias = list[tuple[bytes, bytes, bytes]]
 
 
 def _objects(said: bytes) -> Iterator[bytes]:
-    """What `git cat-file --batch` tells of trees, as far as it got; of others, what is no tree."""
+    """The output of `git cat-file --batch` for trees, as far as it goes; None for what is not a
+    tree."""
     at = 0
     while (end := said.find(b"\n", at)) >= 0:
         words = said[at:end].split(b" ")
@@ -570,7 +572,7 @@ def _objects(said: bytes) -> Iterator[bytes]:
 
 
 def _tree(content: bytes, length: int) -> _Tree | None:
-    """What is in a tree with ids of so many bytes; None if it is none."""
+    """The entries of a tree with ids of so many bytes; None if it is not one."""
     found: _Tree = []
     at = 0
     while at < len(content):

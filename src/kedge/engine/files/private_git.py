@@ -1,9 +1,9 @@
 """Runs git on a user's repository without running its code and without writing into it.
 
 git works in a folder of kedge's own, which borrows the repository's index and objects and nothing
-else. What the repository configures (hooks, filters, a file system monitor, programs that make
-diffs, remotes that have the objects it lacks) therefore never runs, and what git writes is removed
-with the folder. All questions together have so much time, and each answer a size.
+else. So what the repository configures (hooks, filters, a file system monitor, diff programs,
+remotes that have missing objects) never runs, and what git writes is removed with the folder. All
+calls share one deadline, and each answer has a size limit.
 """
 
 import glob
@@ -26,7 +26,7 @@ from kedge.snapshot.repository.head import read_head
 from kedge.snapshot.repository.signatures import LARGEST_RULES, read_small
 
 LARGEST_TEXT = 32 << 20
-"""Lines of a larger file are not compared."""
+"""Lines of larger files are not compared."""
 _LARGEST_INDEX = 512 << 20
 _LARGEST_SHALLOW = 64 << 20
 _LONGEST_ANSWER = 16 << 20
@@ -39,17 +39,17 @@ _INDEX = "index"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateGit:
-    """A git folder of our own for somebody's worktree."""
+    """A private git folder for a user's worktree."""
 
     repository: Repository
     folder: str
     head: str
-    """The last commit; before there is one, the tree with nothing in it."""
+    """The last commit; before the first one, the empty tree."""
     empty_tree: str
     below: str
-    """The part of the worktree that is asked about, from its root."""
+    """The part of the worktree to compare, relative to its root."""
     deadline: float
-    """When the time for all questions is over, by the monotonic clock."""
+    """When the time for all calls is over, on the monotonic clock."""
 
     @property
     def is_late(self) -> bool:
@@ -64,8 +64,8 @@ class PrivateGit:
         share: float = 1.0,
         borrows: bool = True,
     ) -> Heard:
-        """What git answers when it is told `said`, with an index of that name in our folder, in
-        this share of the time that is left; it `borrows` the repository's objects."""
+        """Run git with `said` as its input and the named index of our folder, for at most this
+        share of the remaining time; with `borrows` it can read the repository's objects."""
         now = time.monotonic()
         environment = without_configuration() | {
             "GIT_LITERAL_PATHSPECS": "1",
@@ -86,8 +86,8 @@ class PrivateGit:
             )
 
     def write_index(self, name: str, entries: bytes) -> bool:
-        """Add entries, as `git update-index --index-info` takes them, to an index; whether git
-        could."""
+        """Add entries in the format of `git update-index --index-info` to an index; return whether
+        git could."""
         if not entries:
             return True
         return self.ask("update-index", "-z", "--index-info", said=entries, index=name).status == 0
@@ -99,7 +99,7 @@ class PrivateGit:
             return self.empty_tree
         if not self.write_index(name, entries):
             return None
-        # Where it sees an object of the same name, which may be broken, it writes none.
+        # git does not write an object if it sees one of the same name, which may be broken.
         written = self.ask("write-tree", "--missing-ok", index=name, borrows=False)
         return written.said.decode().strip() if written.status == 0 else None
 
@@ -121,7 +121,7 @@ class PrivateGit:
 
 @contextmanager
 def private_git(directory: str, patience: float) -> Iterator[PrivateGit | None]:
-    """git for a directory's worktree, with so many seconds; None where there is no repository."""
+    """git for a directory's worktree, with so many seconds; None if there is no repository."""
     deadline = time.monotonic() + patience
     worktree = find_worktree(directory)
     repository = worktree.repository
@@ -145,11 +145,11 @@ def private_git(directory: str, patience: float) -> Iterator[PrivateGit | None]:
 
 
 def _check_rules(root: str) -> None:
-    """Raise if git would wait for a pipe in the place of its rules."""
+    """Raise if one of the rule files is a pipe, on which git would block."""
     for name in (".gitignore", ".gitattributes"):
         path = os.path.join(root, name)
         with suppress(OSError):
-            # It follows no links here.
+            # git follows no links here.
             if stat.S_ISFIFO(os.lstat(path).st_mode):
                 raise OperatorError(f"{path} is not a regular file: remove it and try again")
 
@@ -171,11 +171,11 @@ def _furnish(
     files = {
         "HEAD": os.fsencode(head or "ref: refs/heads/none") + b"\n",
         "config": os.fsencode("\n".join(config)) + b"\n",
-        # Copied, as a repository can name a pipe here, and git would wait for it.
+        # Copied, as a repository can name a pipe here, on which git would block.
         "excludes": read_small(excludes_file or b"", LARGEST_RULES) or b"",
         "info/exclude": read_small(repository.excludes_file, LARGEST_RULES) or b"",
     }
-    # Without it git looks for commits that were never fetched.
+    # Without it git would look for commits that were never fetched.
     if shallow := read_small(repository.common_folder + b"/shallow", _LARGEST_SHALLOW):
         files["shallow"] = shallow
     for name, content in files.items():
@@ -190,15 +190,15 @@ def _copy_indexes(repository: Repository, folder: bytes) -> None:
         found = os.stat(index)
         room -= found.st_size
         if room < 0:
-            raise OperatorError("the index of the repository is too large to look at")
+            raise OperatorError("the index of the repository is too large to read")
         copy = os.path.join(folder, os.path.basename(index))
         shutil.copyfile(index, copy)
-        # git reads files again that are not older than the index; a younger copy would hide them.
+        # git rereads files that are not older than the index; a younger copy would hide them.
         os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _indexes(repository: Repository) -> list[bytes]:
-    """The index; if it is split, with the half that is a file of its own."""
+    """The index files: a split index has a second file."""
     if not os.path.isfile(repository.index_file):
         return []
     shared = glob.glob(b"sharedindex.*", root_dir=repository.git_folder)

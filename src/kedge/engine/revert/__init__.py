@@ -1,2 +1,2 @@
-"""Takes a session's changes out of the worktree, puts them back, and completes what a crash
+"""Takes a session's changes out of the worktree, restores them, and completes what a crash
 interrupted."""

@@ -25,17 +25,18 @@ async def carry_out(
     still_held: MayWrite,
     failed: Mapping[bytes, Result] | None = None,
 ) -> Finish:
-    """Do what a stored plan says, except at paths of which it is known that it cannot be done.
+    """Carry out a stored plan, except at paths where that is known to be impossible.
 
-    The same for a plan that nothing or something was done of already. Raises `LeaseLost` before the
-    first step after the session was lost: the plan is then carried through by others.
+    Works the same if some of its steps are done already. Raises `LeaseLost` before the first step
+    after the session was lost; the plan is then completed by another process.
     """
     results = dict(failed or {})
     todo = [_step(plan, step) for step in steps if step.path not in results]
-    # What others write from here on is not ours, though it comes before the end of the plan.
+    # Changes that others record from here on are not ours, though they come before the end of the
+    # plan.
     looked = await timeline.head()
     reach("before-apply")
-    # There may be only folders left to remove: somebody else deleted the files in them.
+    # There may be only folders left to remove, if another program deleted their files.
     if todo or (order is not None and plan.data.folders):
         assert order is not None
         applied = await order.apply(
@@ -53,7 +54,7 @@ async def carry_out(
 async def clean_up(
     order: AsyncOrdered, plan: StoredPlan, steps: Sequence[PlanStep], still_held: MayWrite
 ) -> dict[bytes, Result]:
-    """Remove what a crash left beside the files of a plan; gives the paths with trouble."""
+    """Remove what a crash left beside the files of a plan; return the paths where that failed."""
     left = [_step(plan, step) for step in steps]
     troubles = await order.clean_up(left, tag=tag_of(plan), may_write=still_held)
     return {result.path: result for result in troubles}
@@ -66,7 +67,7 @@ def finish_of(
     *,
     looked: int | None = None,
 ) -> Finish:
-    """What to write down, by what became of each path."""
+    """What to record, from the outcome of each path."""
     receipt = corrected(plan.data.receipt, results)
     outcomes = step_outcomes(steps, results)
     done = [step for step in steps if outcomes[step.n] == "done"]
@@ -83,12 +84,12 @@ def finish_of(
 
 
 def all_skipped(steps: Sequence[PlanStep], reason: str) -> dict[bytes, Result]:
-    """The results of steps that cannot be done at all."""
+    """The results of steps of which none can be done."""
     return {step.path: Result(step.path, Outcome.SKIPPED, reason) for step in steps}
 
 
 def tag_of(plan: StoredPlan) -> str:
-    """What the temporary files of a plan are named after."""
+    """The common part of the names of a plan's temporary files."""
     return plan.id.removeprefix("pln_")
 
 

@@ -1,4 +1,4 @@
-"""The lease of a session for the time of a revert."""
+"""The lease of a session during a revert."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from kedge.engine.runs import Stop
 
 _LOOK = 0.05
-"""Seconds between two looks at a session that is about to be idle."""
+"""Seconds between two checks of a session that is about to be idle."""
 
 
 @dataclass(slots=True)
 class Lease:
-    """The lease of a session, until it is given back."""
+    """The lease of a session, until it is released."""
 
     fence: Fence
     still_held: MayWrite
-    """Raises `LeaseLost` when the session is another process's; to be called in a thread."""
+    """Raises `LeaseLost` when another process has taken the session; to be called in a thread."""
     is_over: bool = False
-    """Whether a transaction has given it back already."""
+    """Whether a transaction has released it already."""
 
 
 @asynccontextmanager
 async def leased(engine: "Engine", session_id: str) -> AsyncIterator[Lease]:
-    """Have a session to oneself; `SessionBusy` if it runs and nobody has asked it to stop."""
+    """Take the lease of a session; `SessionBusy` if it runs and was not asked to stop."""
     deadline = asyncio.get_running_loop().time() + engine.settings.stop_patience
     while True:
         try:
@@ -52,7 +52,7 @@ async def leased(engine: "Engine", session_id: str) -> AsyncIterator[Lease]:
 
 @asynccontextmanager
 async def resumed(engine: "Engine", session_id: str, plan_id: str) -> AsyncIterator[Lease | None]:
-    """Have the session of a plan to oneself whose owner is gone; None if the plan is finished.
+    """Take the lease for a plan whose owner is gone; None if the plan is finished.
 
     Raises `SessionBusy` if the owner lives.
     """
@@ -64,7 +64,7 @@ async def resumed(engine: "Engine", session_id: str, plan_id: str) -> AsyncItera
 
 
 class _Taken(Exception):
-    """Somebody else has the session."""
+    """Another run has the session."""
 
 
 @asynccontextmanager
@@ -72,7 +72,8 @@ async def _kept(
     engine: "Engine", session_id: str, plan_id: str | None
 ) -> AsyncIterator[Lease | None]:
     def stop(closer: asyncio.Task[Any] | None) -> None:
-        """A revert is soon over, and left in the middle it would only be carried through later."""
+        """Ignored: a revert ends soon, and one that is cut off would only have to be completed
+        later."""
 
     try:
         await engine.runs.starting(session_id, stop)
@@ -111,7 +112,7 @@ async def _take(
 
 
 async def _is_stopping(engine: "Engine", session_id: str) -> bool:
-    """Whether a session that was busy a moment ago is idle by now, or was asked to be."""
+    """Whether a session that was busy a moment ago is idle by now, or was asked to stop."""
     requests = await engine.store.read(partial(open_requests, session_id))
     if any(request.kind == "abort" for request in requests):
         return True

@@ -1,6 +1,6 @@
-"""What is to be undone, path by path: a session's changes and what its pending reverts wrote.
+"""The input of a revert, path by path: a session's changes and what its pending reverts wrote.
 
-No I/O but the database's; what is on disk is looked at elsewhere.
+Reads only the database; what is on disk is inspected elsewhere.
 """
 
 import os
@@ -22,7 +22,7 @@ from kedge.store.queries.changes import StoredChange, family_changes, later_chan
 from kedge.store.queries.plans import PlanStep, StoredPlan, pending_plans, plan_steps
 from kedge.store.transaction import Script
 
-_NOT_LOOKED_AT = "what it did there could not be looked at"
+_NOT_INSPECTED = "what it did there could not be inspected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +40,35 @@ class Dated:
     number: int
     segment: Segment
     unsure: bool = False
-    """Whether a crash left it open if it ever happened."""
+    """Whether it is uncertain, after a crash, that it ever happened."""
 
 
 @dataclass(slots=True)
 class Material:
-    """All that is to be undone, and all that can not be."""
+    """Everything to undo, and everything that cannot be undone."""
 
     root: str
     changes: list[StoredChange] = field(default_factory=list)
-    """The session's own and its subtasks', as they happened."""
+    """The session's own changes and those of its subtasks, in order."""
     pending: list[Written] = field(default_factory=list)
     """What pending reverts wrote, oldest first."""
     later: dict[bytes, int] = field(default_factory=dict)
-    """When others last changed a path."""
+    """By path, when others last changed it."""
     segments: dict[bytes, list[Dated]] = field(default_factory=dict)
     """By path from the root, oldest first."""
     impossible: dict[bytes, tuple[str, EntrySource]] = field(default_factory=dict)
-    """Paths that nobody may touch, with the reason."""
+    """Paths that must not be touched, with the reason."""
     hidden: dict[bytes, list[Dated]] = field(default_factory=dict)
-    """What is known of the paths that nobody may touch."""
+    """The segments of the paths that must not be touched."""
     folders: list[bytes] = field(default_factory=list)
-    """That declared calls and pending reverts made."""
+    """Folders that declared calls and pending reverts made."""
     earlier: dict[bytes, list[Segment]] = field(default_factory=dict)
-    """What the session did to each path before what is to be undone."""
+    """What the session did to each path before the boundary."""
     openings: list[str] = field(default_factory=list)
-    """The files as they were when the session began, and when what is to be undone did."""
+    """The snapshots at the beginning of the session and at the boundary."""
 
     def histories(self, disk: dict[bytes, Disk]) -> list[PathHistory]:
-        """What is known of each path that was looked at."""
+        """The history of each inspected path."""
         histories = []
         for path, found in disk.items():
             dated = _happened(self.segments[path], found)
@@ -84,12 +84,12 @@ class Material:
         return histories
 
     def plain(self) -> dict[bytes, list[Segment]]:
-        """The segments of each path, also of those that nobody may touch."""
+        """The segments of each path, including those that must not be touched."""
         both = self.segments | self.hidden
         return {path: [each.segment for each in dated] for path, dated in both.items()}
 
     def left(self, paths: Iterable[bytes], reason: str) -> list[Entry]:
-        """What to say of paths that are left as they are."""
+        """Receipt entries for paths that are left as they are."""
         return [
             Entry(
                 path=path,
@@ -101,7 +101,7 @@ class Material:
         ]
 
     def untouchable(self) -> list[Entry]:
-        """What to say of paths that nobody may touch."""
+        """Receipt entries for the paths that must not be touched."""
         return [
             Entry(path=path, outcome=ReceiptOutcome.SKIPPED, reason=reason, source=source)
             for path, (reason, source) in self.impossible.items()
@@ -111,17 +111,18 @@ class Material:
 async def material_of_revert(
     store: Store, session_id: str, root: str, boundary: Boundary
 ) -> Material:
-    """What a revert to a boundary undoes: changes behind it, and what pending reverts wrote."""
+    """The material of a revert to a boundary: the changes behind it, and what pending reverts
+    wrote."""
     return await store.scan(partial(_of_revert, session_id, root, boundary))
 
 
 async def material_of_unrevert(store: Store, session_id: str, root: str) -> Material:
-    """What an unrevert undoes: what pending reverts wrote."""
+    """The material of an unrevert: what pending reverts wrote."""
     return await store.scan(partial(_of_unrevert, session_id, root))
 
 
 def written(session_id: str) -> Script[list[Written]]:
-    """The pending plans of a session with the steps that were carried out."""
+    """The pending plans of a session, with the steps that were carried out."""
     found = []
     for plan in (yield from pending_plans(session_id)):
         steps = yield from plan_steps(plan.id)
@@ -148,7 +149,7 @@ def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Materia
 def _of_unrevert(session_id: str, root: str) -> Script[Material]:
     pending = yield from written(session_id)
     material = _gathered(root, [], pending)
-    # What counts here is what the worktree held before the first revert.
+    # The state that counts is the worktree before the first revert.
     taken = [each.plan.data.snapshot for each in pending[:1]]
     material.openings = [snapshot for snapshot in taken if snapshot is not None]
     yield from _find_later(material, session_id)
@@ -184,8 +185,8 @@ def _gathered(root: str, changes: Sequence[StoredChange], pending: Sequence[Writ
 
 
 def _happened(history: Sequence[Dated], disk: Disk) -> Sequence[Dated]:
-    """A history without those unsure segments of which what came next shows that they never
-    happened: it found what was there before them."""
+    """A history without the unsure segments that never happened: the segment after them found the
+    path as it was before them."""
     kept: list[Dated] = []
     following: Disk = disk
     for each in reversed(history):
@@ -205,10 +206,10 @@ def _add_change(material: Material, change: StoredChange) -> None:
     elif change.source == "folder":
         material.folders.append(path)
     elif change.source == "uncovered":
-        reason = f"{_NOT_LOOKED_AT}: {change.reason}" if change.reason else _NOT_LOOKED_AT
+        reason = f"{_NOT_INSPECTED}: {change.reason}" if change.reason else _NOT_INSPECTED
         material.impossible[path] = reason, source
         if change.before is not None:
-            # It is gone from there all the same: what holds it elsewhere may be the only copy.
+            # It is gone from there in any case: whatever holds it elsewhere may be the only copy.
             segment = Segment(restored(change.before), Absent(), Source.OBSERVED)
             material.segments.setdefault(path, []).append(Dated(change.timeline, segment))
     else:

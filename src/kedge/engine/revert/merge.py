@@ -1,5 +1,5 @@
-"""The merge: takes one segment of a path's history out of its state and keeps what others changed,
-or reports a conflict."""
+"""The merge: takes one segment of a path's history out of its current state and keeps what others
+changed, or reports a conflict."""
 
 import re
 import stat
@@ -15,13 +15,13 @@ from kedge.snapshot.files.reader import Disk, is_same
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Present
 
-# With no context every other line of a comparison starts with a sign, so this finds only headers.
+# Without context every other line of a diff starts with a sign, so this matches only headers.
 _HEADER = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Hunk:
-    """Lines of the base that one side replaced; nothing to replace if it only added some."""
+    """Lines of the base that one side replaced; an empty range if it only added lines."""
 
     start: int
     end: int
@@ -29,22 +29,22 @@ class _Hunk:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether a content may be merged; git looks for NUL only at its beginning."""
+    """Whether a content may be merged; like git, this looks for NUL only at its beginning."""
     return b"\0" not in content
 
 
 def are_mergeable(base: bytes, theirs: bytes, ours: bytes) -> bool:
-    """Whether all three are text, and merging them ends soon."""
+    """Whether all three are text, and small enough to be merged quickly."""
     if not all(map(is_text, (base, theirs, ours))):
         return False
     return are_comparable(base, theirs) and are_comparable(base, ours)
 
 
 def merge_lines(base: bytes, theirs: bytes, ours: bytes) -> bytes | None:
-    """The base with what both sides changed in it; None if that is not certain.
+    """The base with the changes of both sides; None if that is not certain.
 
-    It is certain only where a line that nobody changed lies between what the one and what the
-    other side changed, or where both did exactly the same.
+    It is certain only where an unchanged line lies between the changes of the two sides, or where
+    both made exactly the same change.
     """
     before = _lines(base)
     mine, other = (_hunks(base, side) for side in (ours, theirs))
@@ -73,7 +73,7 @@ def _hunks(base: bytes, side: bytes) -> list[_Hunk]:
 
 
 def _range(start: bytes, count: bytes | None) -> tuple[int, int]:
-    """A range of a hunk's header as indexes; a range of no lines names the line before it."""
+    """The range in a hunk's header as indexes; an empty range names the line before it."""
     length = 1 if count is None else int(count)
     first = int(start) - 1 if length else int(start)
     return first, first + length
@@ -90,7 +90,7 @@ def _applied(lines: list[bytes], hunks: list[_Hunk]) -> list[bytes]:
 
 
 Known: TypeAlias = Present | Absent
-"""What a path holds, where that is known; what is uncovered is nobody's to undo."""
+"""The known state of a path; what is not covered by snapshots cannot be undone."""
 
 
 class Source(StrEnum):
@@ -99,9 +99,9 @@ class Source(StrEnum):
     DECLARED = "declared"
     """A tool of kedge wrote it."""
     OBSERVED = "observed"
-    """It was seen around a call of unknown effect that ran alone."""
+    """Seen around a call of unknown effect that ran alone."""
     SHARED = "shared"
-    """It was seen while calls of several sessions ran: it belongs to nobody and is never undone."""
+    """Seen while calls of several sessions ran: its author is unknown and it is never undone."""
     REVERT = "revert"
     """A revert of the session itself wrote it."""
 
@@ -117,7 +117,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathHistory:
-    """What is to be undone at one path."""
+    """What to undo at one path."""
 
     path: bytes
     segments: tuple[Segment, ...]
@@ -126,24 +126,24 @@ class PathHistory:
     others_later: bool
     """Whether another session changed the path after the first segment."""
     unsure: bool = False
-    """Whether a crash left it open if one of the segments ever happened."""
+    """Whether it is uncertain, after a crash, that one of the segments ever happened."""
 
     @property
     def own(self) -> tuple[Segment, ...]:
-        """What may be undone."""
+        """The segments that may be undone."""
         return tuple(filterfalse(_is_shared, self.segments))
 
     @property
     def touched_by_others(self) -> bool:
-        """Whether somebody else is known to have changed the path after its first own segment."""
+        """Whether the path is known to have been changed by others after its first own segment."""
         since = dropwhile(_is_shared, self.segments)
         return self.others_later or any(map(_is_shared, since))
 
 
 def composed(segments: Iterable[Segment]) -> list[Segment]:
-    """The own segments, neighbours joined to one; without those that come to nothing.
+    """The own segments, with neighbours joined and without those that have no net effect.
 
-    Neighbours are two between which nobody is known to have changed the path.
+    Two segments are neighbours if no change by others is known between them.
     """
     joined: list[Segment] = []
     divided = True
@@ -166,11 +166,11 @@ T = TypeVar("T")
 
 
 class Conflict(Exception):
-    """The path cannot be undone without losing somebody's work; the message says why."""
+    """The path cannot be undone without losing changes of others; the message says why."""
 
 
 class Contents:
-    """The bytes of blobs: those that can be read, and those that merging made."""
+    """The bytes of blobs: those that can be read, and those that merging produced."""
 
     def __init__(self, read: Callable[[str], bytes]) -> None:
         self.made: dict[str, bytes] = {}
@@ -182,7 +182,7 @@ class Contents:
         return self._read(blob) if made is None else made
 
     def put(self, content: bytes) -> str:
-        """Keep the bytes that a merge came to; their id."""
+        """Keep the result of a merge; return its id."""
         blob = blob_id(content).hex()
         self.made[blob] = content
         return blob
@@ -210,7 +210,7 @@ def without(segment: Segment, now: Known, contents: Contents) -> Known:
 
 
 def _merged(before: str, after: str, now: str, contents: Contents) -> str:
-    """The blob of a regular file without what the session changed in it."""
+    """The blob of a regular file without the session's changes."""
     chosen = _chosen(before, after, now)
     if chosen is not None:
         return chosen
@@ -226,7 +226,7 @@ def _merged(before: str, after: str, now: str, contents: Contents) -> str:
 
 
 def _chosen(before: T, after: T, now: T) -> T | None:
-    """What is right without a merge; None if all three differ."""
+    """The result where no merge is needed; None if all three differ."""
     if now == after:
         return before
     return now if now == before or before == after else None

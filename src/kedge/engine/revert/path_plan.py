@@ -1,5 +1,5 @@
-"""What should become of one path, looked at alone; whether it fits with other paths is decided in
-`plan`."""
+"""Decides the outcome of one path by itself; `plan` decides whether it fits with the other
+paths."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
@@ -21,28 +21,28 @@ from kedge.snapshot.values import Absent, Present
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
 _SHARED = (
-    "it cannot be told whose change it is: calls of several sessions were at work, or a process had"
+    "it is not known whose change it is: calls of several sessions were running, or a process had"
     " died"
 )
-_INTERRUPTED = "a revert was interrupted here, and it was changed before that could go on"
-_SHARED_STAYS = "a change stays of which it cannot be told whose it is"
+_INTERRUPTED = "a revert was interrupted here, and it was changed before that could be completed"
+_SHARED_STAYS = "a change stays of which it is not known whose it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What should become of a path, and what to say of it."""
+    """The wanted state of a path, and its entry in the receipt."""
 
     path: bytes
     disk: Disk
     want: Known
-    """What `now` is, unless the outcome is a change."""
+    """The same as `now`, unless the outcome is a change."""
     outcome: ReceiptOutcome
     reason: str | None
     source: EntrySource
 
     @property
     def now(self) -> Known:
-        """The file or symlink at the path; where a folder is, or can not even be, there is none."""
+        """The file or symlink at the path; None where there is a folder, or cannot even be one."""
         return self.disk if isinstance(self.disk, Present) else Absent()
 
     @property
@@ -58,7 +58,7 @@ class Wish:
         )
 
     def taking(self, blob: str) -> Self:
-        """The same, with a word on somebody else's work that goes with it."""
+        """The same, with a note on the changes of others that go with it."""
         kept = f"it is kept as {blob}"
         return replace(self, reason=f"what others changed in it since went with it; {kept}")
 
@@ -85,20 +85,20 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
         reason = _in_the_way(history.disk) or str(conflict)
         return wish.given_up(ReceiptOutcome.CONFLICT, reason)
     except SnapshotError as error:
-        # What is lost or damaged costs this path alone.
+        # A lost or damaged object costs only this path.
         return wish.given_up(ReceiptOutcome.SKIPPED, str(error))
     return _granted(wish, want, history.own[0].before)
 
 
 def _unsure(wish: Wish, history: PathHistory) -> Wish:
-    """A path at which all segments come to nothing, if all of them happened."""
+    """A path whose segments have no net effect, if all of them happened."""
     if not history.unsure or not history.own or is_same(wish.now, history.own[0].before):
         return wish
     return wish.given_up(ReceiptOutcome.CONFLICT, _INTERRUPTED)
 
 
 def overwritten(history: PathHistory) -> Wish:
-    """Put a path back to what it was before the first own segment, whatever others did since."""
+    """Restore a path to its state before the first own segment, whatever others did since."""
     wish = _untouched(history)
     if not history.own:
         return wish
@@ -113,7 +113,7 @@ def overwritten(history: PathHistory) -> Wish:
 
 
 def _others_work(history: PathHistory) -> str | None:
-    """The newest content at the path, since the first own segment, with work of others in it."""
+    """The newest content at the path since the first own segment that has changes of others."""
     now = history.disk if isinstance(history.disk, Present) else Absent()
     left = (each.after for each in history.own)
     found: list[Known] = [*(each.before for each in history.own[1:]), now]
@@ -157,9 +157,9 @@ def _granted(wish: Wish, want: Known, first: Known) -> Wish:
 
 
 def _check_deletion(history: PathHistory, now: Present) -> None:
-    """Only what the session made, and nobody touched since, may be deleted."""
+    """Only a file that the session made, and others have not touched since, may be deleted."""
     if isinstance(history.own[0].before, Present):
-        raise Conflict("somebody else deleted it in between")
+        raise Conflict("it was deleted in between")
     if history.touched_by_others:
         raise Conflict("another session changed it later")
     if not is_same(now, history.own[-1].after):

@@ -1,8 +1,7 @@
-"""The planner: turns what is to be undone and what is on disk into steps and receipt entries; no
-I/O.
+"""The planner: turns the material and the state on disk into steps and receipt entries.
 
-Pure: it reads no file and writes none. One planner does it all: a revert undoes changes of a
-session, an unrevert what a revert wrote, and moving the boundary both.
+Pure: it reads and writes no files. A revert undoes changes of a session, an unrevert undoes what a
+revert wrote, moving the boundary does both: all use this planner.
 """
 
 from collections import Counter
@@ -21,10 +20,10 @@ from kedge.snapshot.values import Present
 
 
 def placed(wishes: Sequence[Wish]) -> list[Wish]:
-    """The wishes, those given up that others leave no room for.
+    """The wishes, without those that conflict with other paths.
 
-    A deletion needs nothing from other paths, and to give up a write takes no other's room away:
-    so each rule has to be looked at only once.
+    A deletion needs nothing from other paths, and giving up a write takes no room from another
+    path: so each rule has to be checked only once.
     """
     deleted = {wish.path for wish in wishes if wish.deletes}
     possible = [_with_room(wish, deleted) for wish in wishes]
@@ -38,9 +37,10 @@ def placed(wishes: Sequence[Wish]) -> list[Wish]:
 
 
 def folders_to_remove(wishes: Iterable[Wish], made: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Folders that should be gone if nothing is left in them, the deepest first.
+    """Folders to remove if they are empty, the deepest first.
 
-    Those that the session made, and those where a file is to be; none in which a file is to be.
+    Those that the session made, and those where a file is to be written; none in which a file is to
+    be written.
     """
     folders = set(made)
     writes = [wish for wish in wishes if wish.writes]
@@ -55,7 +55,7 @@ def folders_to_remove(wishes: Iterable[Wish], made: Iterable[bytes]) -> tuple[by
 
 
 def folders_above(path: bytes) -> Iterator[bytes]:
-    """The folders that a path is in, the nearest first; not the root."""
+    """The folders that contain a path, the nearest first; without the root."""
     while path := path.rpartition(b"/")[0]:
         yield path
 
@@ -95,7 +95,7 @@ _NOTHING: _Needs = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is to become of one path; see `ReceiptEntry`."""
+    """The outcome of one path; see `ReceiptEntry`."""
 
     path: bytes
     outcome: ReceiptOutcome
@@ -105,14 +105,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be done, and what can be said of it before it is."""
+    """What to do, and what can be said of it in advance."""
 
     steps: tuple[FileStep, ...]
-    """Deletions and writes; `apply` knows in which order they go."""
+    """Deletions and writes; `apply` knows their order."""
     contents: dict[str, bytes]
-    """Blobs that merging made; to be stored before anything is written."""
+    """Blobs that merging produced; to be stored before anything is written."""
     folders: tuple[bytes, ...]
-    """Folders to remove after the deletions if nothing is in them, the deepest first."""
+    """Folders to remove after the deletions if they are empty, the deepest first."""
     entries: tuple[Entry, ...]
     """One per path, sorted by path."""
 
@@ -126,8 +126,8 @@ def plan(
     facts: Facts | None = None,
     has: Callable[[str], bool] | None = None,
 ) -> Plan:
-    """How to undo what the histories say; `read` answers the bytes of a blob, and `has` whether
-    there is one.
+    """How to undo what the histories say; `read` returns the bytes of a blob, and `has` whether it
+    exists.
 
     `facts` is what the last check may know beside the histories.
     """
@@ -164,7 +164,7 @@ def _check_paths(histories: Sequence[PathHistory]) -> None:
 
 
 def _possible(wish: Wish, contents: Contents, has: Callable[[str], bool]) -> Wish:
-    """The wish, given up if what should be written is lost: that costs this path alone."""
+    """The wish, given up if the blob to be written is lost: that costs only this path."""
     if not wish.writes or not isinstance(wish.want, Present):
         return wish
     blob = wish.want.blob
@@ -186,7 +186,7 @@ def _checked(
         verdict = check(wishes, by_path, facts, contents.get)
         if not verdict.withheld:
             return wishes, verdict.needs
-        # What stays may leave no room for another path.
+        # What is left in place may leave no room for another path.
         wishes = placed(
             [
                 wish.given_up(ReceiptOutcome.CONFLICT, verdict.withheld[wish.path])
@@ -200,7 +200,7 @@ def _checked(
 def _told(
     wishes: list[Wish], histories: Sequence[PathHistory], facts: Facts, contents: Contents
 ) -> list[Wish]:
-    """The wishes, with a word on those that take somebody else's work from the disk."""
+    """The wishes, with a note on those that remove changes of others from the disk."""
     by_path = {history.path: history for history in histories}
     taken = taken_by(wishes, by_path, facts, contents.get)
     return [
@@ -237,6 +237,6 @@ def _steps(wishes: Sequence[Wish], needs: _Needs) -> tuple[FileStep, ...]:
 
 
 def _made_for(steps: Iterable[FileStep], contents: Contents) -> dict[str, bytes]:
-    """The merged contents that are to be written; what was only on the way to them is not kept."""
+    """The merged contents that will be written, without intermediate results."""
     wanted = [step.want.blob for step in steps if isinstance(step.want, Present)]
     return {blob: contents.made[blob] for blob in wanted if blob in contents.made}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def missing_folders(root: str, steps: Iterable[FileStep]) -> list[bytes]:
-    """Folders of files that are about to be written, as far as there is nothing yet."""
+    """The missing folders of files that are about to be written."""
     missing: dict[bytes, bool] = {}
     for step in steps:
         folder = step.folder if isinstance(step.want, Present) else b""
@@ -50,8 +50,8 @@ PATIENCE = 2.0
 async def lock_files(
     stack: AsyncExitStack, locks: FileLocks, root: str, paths: Iterable[bytes]
 ) -> set[bytes]:
-    """Keep others from writing these files until the stack ends; gives those that somebody else
-    keeps writing."""
+    """Lock these files against other writers until the stack ends; return those that stay locked by
+    others."""
     top = os.fsencode(root).rstrip(b"/") + b"/"
     wanted = sorted(paths)
     if await _lock(stack, locks, [top + path for path in wanted], PATIENCE):
@@ -62,9 +62,9 @@ async def lock_files(
 async def _busy(
     stack: AsyncExitStack, locks: FileLocks, top: bytes, paths: Sequence[bytes]
 ) -> list[bytes]:
-    """Halve what cannot be had as a whole, until it is known which ones are busy.
+    """Halve a set that cannot be locked as a whole, until it is known which files are busy.
 
-    Nobody is waited for any more, so that nobody waits in a circle.
+    Does not wait for any lock, so that two processes cannot wait for each other.
     """
     busy: list[bytes] = []
     pieces = [[top + path for path in paths]]
@@ -98,7 +98,7 @@ _SCOPES: tuple[RevertScope, ...] = get_args(RevertScope)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How a revert is to be done."""
+    """The options of a revert."""
 
     strategy: RevertStrategy = "merge"
     scope: RevertScope = "all"
@@ -120,7 +120,7 @@ def asked(
     directory: str,
     root: str,
 ) -> Asked:
-    """What a caller asked for; paths are given from the session's directory."""
+    """The options as a caller gave them; paths are relative to the session's directory."""
     chosen: Iterable[object] | None = None if files is None else check_list(files, "files")
     paths = (
         None
@@ -151,22 +151,22 @@ _NOTHING = Plan(steps=(), contents={}, folders=(), entries=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be done, as long as the files are locked."""
+    """What to do, while the files are locked."""
 
     plan: Plan
     """Its entries are those of all paths, also of those that no step touches."""
     folders: tuple[bytes, ...] = ()
-    """Those that will be made on the way to files."""
+    """Folders that will be created for files."""
     notes: tuple[str, ...] = ()
     asked: int = 0
-    """The newest number of the timeline before anything was looked at."""
+    """The newest number of the timeline before anything was inspected."""
     snapshot: Snapshot | None = None
     snapshots: AsyncSnapshots | None = None
     order: AsyncOrdered | None = None
-    """There if files were looked at."""
+    """Set if files were inspected."""
 
     def receipt(self, strategy: RevertStrategy, *, applied: bool) -> Receipt:
-        """What is going to happen."""
+        """The receipt of what is going to happen."""
         return receipt_of(self.plan.entries, self.notes, strategy, applied=applied)
 
     @property
@@ -176,7 +176,7 @@ class Prepared:
 
 
 class Preparing:
-    """Plans what one revert or unrevert of a session does."""
+    """Plans one revert or unrevert of a session."""
 
     def __init__(
         self, engine: "Engine", session: "Session", material: Material, asked: Asked
@@ -190,7 +190,7 @@ class Preparing:
 
     @asynccontextmanager
     async def prepared(self, boundary: "Boundary | None") -> AsyncIterator[Prepared]:
-        """What is to be done; nobody else writes the files while the block lasts."""
+        """The plan; the files stay locked against other writers while the block runs."""
         async with AsyncExitStack() as stack:
             if self._paths:
                 found = await self._look_and_plan(stack)
@@ -204,7 +204,7 @@ class Preparing:
             yield replace(found, plan=whole, notes=tuple(notes))
 
     def _unmatched(self) -> list[bytes]:
-        """What was asked for and is nothing that the session changed."""
+        """The paths that were asked for and that the session did not change."""
         known = [*self._material.segments, *self._material.impossible]
         asked = self._asked.files or ()
         return [path for path in asked if not any(is_among(each, [path]) for each in known)]
@@ -224,7 +224,8 @@ class Preparing:
         except RootBusy:
             raise
         except UNPROTECTED as error:
-            # The folder is gone, or kedge may not touch it any more; messages can still go back.
+            # The folder is gone, or kedge may not touch it any more; messages can still be
+            # reverted.
             entries = tuple(self._material.left(self._paths, str(error)))
             return Prepared(plan=replace(_NOTHING, entries=entries))
         asked = await timeline.head()
@@ -244,7 +245,7 @@ class Preparing:
         )
 
     async def _snapshot_alone(self) -> Snapshot | None:
-        """Where no file is touched, only for what else may have happened."""
+        """Where no file is touched: only a snapshot, for the notes of the receipt."""
         if not self._engine.settings.snapshots:
             return None
         try:
@@ -257,7 +258,7 @@ class Preparing:
         try:
             return await order.track(session=self._session.id)
         except SnapshotError:
-            # It is not needed: every path that is touched is looked at by itself.
+            # Not needed: every path that is touched is inspected by itself.
             return None
 
     async def _plan(self, evidence: "Evidence", disk: dict[bytes, Disk]) -> Plan:
@@ -278,7 +279,7 @@ class Preparing:
 
 
 class Evidence:
-    """What the planner and its last check may ask about, read when they do; used in a thread."""
+    """What the planner and its last check read on demand; used in a thread."""
 
     def __init__(
         self,
@@ -295,18 +296,18 @@ class Evidence:
         self.has = snapshots.can_read
 
     def facts(self, paths: Collection[bytes]) -> Facts:
-        """What is known of the session beside what is to be undone."""
+        """What is known of the session beside the changes to undo."""
         displaced: set[Content] = set()
         opening: dict[bytes, Content] = {}
         now = None if self._now is None else self._now.id
         for tree in self._material.openings:
             try:
                 replaced = self._snapshots.replaced(tree, now)
-                # What stands where it stood is found by the paths of the plan alone.
+                # Contents that stayed at their paths are found through the paths of the plan alone.
                 rest = [path for path in paths if path not in replaced]
                 opening |= _contents(self._snapshots.held(tree, rest))
             except SnapshotError as error:
-                # Undoing has to be possible with a damaged store too: this costs one precaution.
+                # Undo must work with a damaged store too: this costs one precaution.
                 _log.warning("the snapshot %s cannot be read: %s", tree, error)
                 continue
             displaced.update(_contents(replaced).values())

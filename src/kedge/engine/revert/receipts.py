@@ -1,4 +1,4 @@
-"""Receipts: what was planned for each path, what became of it, and what was not looked at."""
+"""Receipts: what was planned for each path, what was done, and what was not inspected."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -32,18 +32,18 @@ _FAILED: dict[Outcome, ReceiptOutcome] = {
     Outcome.SKIPPED: ReceiptOutcome.SKIPPED,
 }
 KNOWN = {ReceiptOutcome.RESTORED, ReceiptOutcome.RECREATED, ReceiptOutcome.DELETED}
-"""After these a session knows what a path holds: it held it before."""
+"""After these outcomes the session knows the content of a path, as it had it before."""
 
 
 def nothing_done(strategy: RevertStrategy, *notes: str) -> Receipt:
-    """There was nothing to do."""
+    """A receipt of a revert with nothing to do."""
     return Receipt(files=[], notes=list(notes), applied=False, strategy=strategy)
 
 
 def receipt_of(
     entries: Iterable[Entry], notes: Iterable[str], strategy: RevertStrategy, *, applied: bool
 ) -> Receipt:
-    """What a plan is going to do."""
+    """The receipt of a plan before it is carried out."""
     files = [
         receipt_entry(entry.path, entry.outcome, entry.reason, entry.source) for entry in entries
     ]
@@ -51,7 +51,7 @@ def receipt_of(
 
 
 def corrected(planned: Receipt, results: Mapping[bytes, Result]) -> Receipt:
-    """What a plan did, where somebody came in between."""
+    """The receipt of a plan after it was carried out, corrected where others interfered."""
     files = [_corrected(entry, results.get(entry.path_bytes)) for entry in planned.files]
     return msgspec.structs.replace(planned, files=files)
 
@@ -67,7 +67,7 @@ def _corrected(entry: ReceiptEntry, result: Result | None) -> ReceiptEntry:
 def step_outcomes(
     steps: Sequence[PlanStep], results: Mapping[bytes, Result]
 ) -> dict[int, StepOutcome]:
-    """What became of each step."""
+    """The outcome of each step."""
     return {step.n: _step_outcome(results[step.path].outcome) for step in steps}
 
 
@@ -78,11 +78,11 @@ def _step_outcome(outcome: Outcome) -> StepOutcome:
 
 
 _LONGEST = 80
-"""Characters of a command that are enough to know it again."""
+"""Characters of a command that are enough to recognize it."""
 
 _UNSEEN = (
     "ignored files, files that are too large, paths outside the folder, HEAD and effects elsewhere"
-    " were not looked at"
+    " were not inspected"
 )
 _OFF = "snapshots are switched off: what calls did to files is not known, and is not undone"
 
@@ -94,7 +94,7 @@ async def notes_of(
     snapshot: Snapshot | None,
     unmatched: Iterable[bytes],
 ) -> list[str]:
-    """What a person should know about a revert; `unmatched` was asked for and is not there."""
+    """What a user should know about a revert; `unmatched` are requested paths without a change."""
     if boundary is None:
         return []
     notes = [f"the session changed nothing at {_text(path)}" for path in unmatched]
@@ -116,7 +116,7 @@ async def notes_of(
 
 
 async def _is_copied(engine: "Engine", session: "Session", boundary: Boundary) -> bool:
-    """Whether the boundary is a message that the session has from the one it was forked from."""
+    """Whether the boundary is a message that a fork copied from its origin."""
     if session.info.fork is None:
         return False
     message = await engine.store.scan(partial(get_message, session.id, boundary.message_id))
@@ -128,13 +128,13 @@ def _text(path: bytes) -> str:
 
 
 async def _unknown_calls(engine: "Engine", session: "Session", boundary: Boundary) -> list[str]:
-    """What is not known of the calls of unknown effect that are taken back, in their order."""
+    """What is unknown about the reverted calls of unknown effect, in their order."""
     script = partial(family_calls, session.id, boundary.pos, from_part=boundary.part_id)
     notes = []
     for call in await engine.store.scan(script):
         part = await engine.store.read(partial(part_of_call, call))
         if part is None:
-            # Somebody removed it.
+            # The part was removed.
             continue
         name = _name(part) if isinstance(part, ToolPart) else part.id
         unseen = f"what it did to files is not known, because {call.reason}"

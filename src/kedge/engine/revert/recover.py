@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _BUSY = "another session is writing it"
 _ELSEWHERE = "it was interrupted on another machine"
 _PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT}
-"""What a machine that lacks something says; to close a plan for it would be too early."""
+"""Errors of a machine that lacks some resource; they are no reason to close a plan."""
 _PATIENCE = 600_000
 """Milliseconds that the machine of an unfinished plan has to come back."""
 
@@ -54,8 +54,8 @@ class Unfinished:
         self._engine = engine
 
     async def recover_session(self, session_id: str) -> None:
-        """Carry through the plans of one session, if their owners are gone; raises what keeps one
-        from it, because nothing else can be done in the session before."""
+        """Complete the plans of one session whose owners are gone; raise what prevents it, because
+        the session cannot be used before that."""
         for plan in await self._engine.store.read(partial(open_plans, session_id)):
             if plan.state == "planned":
                 await self._carry_through(plan)
@@ -94,13 +94,13 @@ class Unfinished:
             except (*UNPROTECTED, OSError) as error:
                 if _may_pass(error):
                     raise
-                # Trying again and again would keep the session busy for ever.
+                # Trying for ever would keep the session busy for ever.
                 _log.warning("a revert in %s cannot be finished: %s", plan.worktree, error)
                 found = await _as_found(order, steps)
                 is_known = is_known and found is not None
                 results = all_skipped(steps, str(error)) | (found or {})
                 finish = finish_of(plan, steps, results)
-            # What a files-only revert did is a change by itself: there, what was found counts.
+            # A files-only revert is a change by itself: what was found after it counts.
             await self._close(plan, finish if is_known else _none_ruled_out(finish), lease)
 
     async def _order(self, stack: AsyncExitStack, plan: StoredPlan) -> AsyncOrdered:
@@ -121,9 +121,9 @@ class Unfinished:
 
 
 def _none_ruled_out(finish: Finish) -> Finish:
-    """With no step ruled out: one that cannot be done now may have been done before the crash.
+    """Without ruling out any step: one that cannot be done now may have been done before the crash.
 
-    An unrevert finds that out by merging, which changes nothing if it never was.
+    An unrevert finds that out by merging, which changes nothing if it was not done.
     """
     outcomes: dict[int, StepOutcome] = {
         n: "done" if outcome == "done" else "unsure" for n, outcome in finish.outcomes.items()
@@ -134,7 +134,7 @@ def _none_ruled_out(finish: Finish) -> Finish:
 async def _as_found(
     order: AsyncOrdered | None, steps: Sequence[PlanStep]
 ) -> dict[bytes, Result] | None:
-    """Those of the steps that were carried out before the trouble; None if nobody can look."""
+    """The steps that were carried out before the trouble; None if the files cannot be inspected."""
     if order is None:
         return None
     try:
@@ -150,7 +150,7 @@ async def _as_found(
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether what keeps a plan from being carried through may be over later."""
+    """Whether the obstacle to completing a plan may be temporary."""
     if isinstance(error, RootBusy | SnapshotStoreFull):
         return True
     cause = error if isinstance(error, OSError) else error.__cause__

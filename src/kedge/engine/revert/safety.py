@@ -1,9 +1,9 @@
-"""The last check of a plan: nothing that somebody else wrote may leave the disk with it.
+"""The last check of a plan: it must remove nothing from the disk that others wrote.
 
-It goes by rules of its own and does not trust the planner. For the content that a step replaces or
-removes, it asks whose that is and where it will be afterwards (decision 021). A step that may go
-ahead only if its content is somewhere else names those copies, so that they are looked at again
-when it is carried out.
+It has its own rules and does not trust the planner. For the content that a step replaces or
+removes, it determines whose that is and where it will be afterwards (decision 021). If a step may
+be done only while its content is somewhere else, the step names those copies, so that they are
+checked again when it is carried out.
 """
 
 from collections import Counter, defaultdict
@@ -28,18 +28,18 @@ DROPS_LINES = "undoing it would drop lines that others added"
 
 _EMPTY = EMPTY_BLOB.hex()
 _TEXTS = 8
-"""Contents whose lines are remembered: those of one path."""
+"""Contents whose lines are cached: those of one path."""
 _TRIVIAL = 2
-"""A line of so few characters says nothing of where it comes from."""
+"""A line of so few characters says nothing about its origin."""
 _TELLING = 3
-"""So many lines that are missing from a file tell a file that they were moved to."""
+"""If a file lacks so many lines, they identify the file they were moved to."""
 _MOST_READ = 200
-"""Paths that were not asked for, whose contents are read all the same."""
+"""Paths that were not asked for, whose contents are read anyway."""
 _LONGEST = 4 << 20
-"""Bytes of a content whose lines are looked at."""
+"""Bytes of a content whose lines are compared."""
 
 Content: TypeAlias = tuple[str, bool]
-"""A blob, and whether it is what a symlink says."""
+"""A blob, and whether it is the target of a symlink."""
 
 
 def _nowhere(contents: Collection[Content]) -> Mapping[Content, Sequence[bytes]]:
@@ -51,16 +51,16 @@ class Facts:
     """What is known beside the plan itself."""
 
     undone: Mapping[bytes, Sequence[Segment]]
-    """What the session did to each path behind the boundary, oldest first, also at paths that are
-    not to be touched."""
+    """What the session did to each path behind the boundary, oldest first, including paths that
+    must not be touched."""
     earlier: Mapping[bytes, Sequence[Segment]] = field(default_factory=dict)
-    """What it did before that, which stays."""
+    """What it did before the boundary, which stays."""
     opening: Mapping[bytes, Content] = field(default_factory=dict)
-    """What stood at the paths of the plan when the session began."""
+    """The contents at the paths of the plan when the session began."""
     displaced: Collection[Content] = frozenset()
-    """What stood anywhere in the worktree when the session began, and does not stand there now."""
+    """Contents that were anywhere in the worktree when the session began, and are not there now."""
     elsewhere: Callable[[Collection[Content]], Mapping[Content, Sequence[bytes]]] = _nowhere
-    """Paths at which contents are on disk now; asked only where it matters."""
+    """Paths at which contents are on disk now; called only where it matters."""
 
     @classmethod
     def of(cls, histories: Iterable[PathHistory]) -> "Facts":
@@ -73,21 +73,21 @@ class Facts:
 
     @cached_property
     def found(self) -> set[Content]:
-        """Contents that the session came upon, rather than having put them there itself; what it
-        put there before the boundary counts as come upon, because that stays."""
+        """Contents that the session found rather than wrote; what it wrote before the boundary
+        counts as found, because that stays."""
         histories = (*self.undone.values(), *map(self.life, self.earlier))
         states = (state for history in histories for state in _found(history))
         return {content for state in states if (content := _content(state))}
 
     @cached_property
     def standing(self) -> set[Content]:
-        """What the session had left when what is to be undone began."""
+        """What the session had left at the boundary."""
         left = (history[-1].after for history in self.earlier.values())
         return {content for state in left if (content := _content(state))}
 
     @cached_property
     def taken(self) -> Mapping[Content, set[bytes]]:
-        """The paths at which the session took each content away behind the boundary: it may have
+        """The paths at which the session removed each content behind the boundary: it may have
         moved it."""
         return _places(
             (path, segment.before) for path, history in self.undone.items() for segment in history
@@ -106,7 +106,7 @@ class Facts:
 
 
 def _found(history: Sequence[Segment]) -> Iterator[Known]:
-    """What the session came upon at a path, also what went while others were at work."""
+    """What the session found at a path, including what disappeared while others were at work."""
     yield from (segment.before for segment in composed(history))
     yield from (each.before for each in history if each.source is Source.SHARED)
 
@@ -121,12 +121,12 @@ def _places(states: Iterable[tuple[bytes, Known]]) -> Mapping[Content, set[bytes
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the check says of a plan."""
+    """The result of the check."""
 
     withheld: dict[bytes, str]
-    """Why these paths have to be left as they are."""
+    """The paths that have to be left as they are, with the reason."""
     needs: dict[bytes, tuple[AsideCopy, ...]]
-    """Copies of which one must be there, before what a path holds may go."""
+    """Per path, copies of which one must exist before the content of the path may be removed."""
 
 
 def check(
@@ -145,7 +145,7 @@ def taken_by(
     facts: Facts,
     read: Callable[[str], bytes],
 ) -> set[bytes]:
-    """The paths at which a plan that is carried out as it is takes something of others."""
+    """The paths at which the plan, carried out as it is, removes content of others."""
     return _Check(wishes, histories, facts, read).taken()
 
 
@@ -166,27 +166,27 @@ class _Check:
         self._elsewhere: Mapping[Content, Sequence[bytes]] | None = None
 
     def verdict(self) -> Verdict:
-        """Withhold steps until no other one depends on one that is withheld."""
+        """Withhold steps until no remaining one depends on a withheld one."""
         taking = [wish for wish in self._wishes.values() if _takes_away(wish)]
         self._withheld |= {wish.path: DROPS_LINES for wish in taking if not self._keeps_lines(wish)}
         while True:
             needs = self._needs([wish for wish in taking if wish.path not in self._withheld])
             lost = [path for path, copies in needs.items() if copies == ()]
-            # What is on the disk elsewhere as a whole, carries nothing away.
+            # A content that is elsewhere on the disk as a whole carries no lines away.
             lost += self._carries_lines([wish for wish in taking if needs.get(wish.path) is None])
             if not lost:
                 return Verdict(self._withheld, {path: c for path, c in needs.items() if c})
             self._withheld |= dict.fromkeys(lost, ONLY_COPY)
 
     def taken(self) -> set[bytes]:
-        """Paths at which something of others goes, if everything is carried out all the same."""
+        """The paths at which content of others goes if everything is carried out."""
         taking = [wish for wish in self._wishes.values() if _takes_away(wish)]
         dropping = {wish.path for wish in taking if not self._keeps_lines(wish)}
         after = self._afterwards()
         return dropping | {wish.path for wish in taking if self._is_last_copy(wish, after)}
 
     def _is_last_copy(self, wish: Wish, after: Mapping[Content, Sequence[bytes]]) -> bool:
-        """Whether something that is not the session's alone will be nowhere else."""
+        """Whether content that is not the session's alone would be nowhere else."""
         content = _content(wish.now)
         assert content is not None
         is_moved = bool(self._facts.taken.get(content, set()) - {wish.path})
@@ -197,7 +197,8 @@ class _Check:
     # Whole contents
 
     def _needs(self, wishes: Iterable[Wish]) -> dict[bytes, tuple[AsideCopy, ...] | None]:
-        """What each step depends on: one of some copies, or nothing; none at all is a loss."""
+        """The copies each step depends on: one of them must exist, None means no dependency, and an
+        empty tuple a loss."""
         after = self._afterwards()
         return {wish.path: self._needed(wish, after) for wish in wishes}
 
@@ -212,18 +213,19 @@ class _Check:
             return None
         copies = [AsideCopy(path, *content) for path in after.get(content, ())]
         if not copies and is_own and all(map(self._is_settled, others)):
-            # It was moved or copied: what it was made of is put back where that was.
+            # It was moved or copied: its origin is restored at the path where that was.
             wanted = {path: _content(self._wishes[path].want) for path in others}
             back = tuple(AsideCopy(path, *found) for path, found in wanted.items() if found)
             return back or None
         return tuple(copies or self._copies_elsewhere(content))
 
     def _is_own(self, wish: Wish) -> bool:
-        """Whether what goes is the session's work alone, or lines of others are merged."""
+        """Whether the removed content is the session's work alone, or lines of others are
+        merged."""
         content = _content(wish.now)
         facts = self._facts
         if content not in {_content(each.after) for each in self._histories[wish.path].own}:
-            # Then the planner merged; what others added was looked at already.
+            # Then the planner merged; the lines that others added were checked already.
             return isinstance(wish.want, Present)
         is_found = content in facts.found or content in facts.displaced
         if is_found or content in facts.standing or facts.opening.get(wish.path) == content:
@@ -231,10 +233,10 @@ class _Check:
         return True
 
     def _repeats(self, wish: Wish) -> bool:
-        """Whether the session itself once made of this content, here, what is restored now.
+        """Whether the session itself once turned this content, here, into what is restored now.
 
-        Then a turn that stays had taken it from the disk already. But not if it was anywhere else:
-        it may have been moved there and back.
+        Then a turn that stays had removed it from the disk already. Not if it was anywhere else: it
+        may have been moved there and back.
         """
         content = _content(wish.now)
         assert content is not None
@@ -252,12 +254,12 @@ class _Check:
         return False
 
     def _is_settled(self, path: bytes) -> bool:
-        """Whether the plan puts back what was at a path."""
+        """Whether the plan restores a content that was at the path."""
         wish = self._wishes.get(path)
         return wish is not None and wish.outcome not in LEFT and path not in self._withheld
 
     def _afterwards(self) -> dict[Content, list[bytes]]:
-        """What will be at the paths of the plan."""
+        """The contents at the paths of the plan afterwards."""
         places: dict[Content, list[bytes]] = {}
         for path, wish in self._wishes.items():
             content = _content(wish.now if path in self._withheld else wish.want)
@@ -276,7 +278,7 @@ class _Check:
     # Lines
 
     def _keeps_lines(self, wish: Wish) -> bool:
-        """Whether what is written has every line that others added to what the session left."""
+        """Whether the written content has every line that others added to what the session left."""
         if not isinstance(wish.want, Present) or not isinstance(wish.now, Present):
             return True
         segments = composed(self._histories[wish.path].segments)
@@ -289,13 +291,14 @@ class _Check:
             now, want = self._lines(wish.now), self._lines(wish.want)
             return all((self._lines(new) - self._lines(old)) & now <= want for old, new in gaps)
         except SnapshotError:
-            # The planner could not have merged what it could not read.
+            # The planner could not have merged a content that it could not read.
             return False
 
     def _carries_lines(self, wishes: Sequence[Wish]) -> list[bytes]:
-        """Paths that hold most of what the session took away elsewhere, and that is not put back.
+        """Paths that hold most of the lines that the session removed elsewhere and the plan does
+        not restore.
 
-        A command may have moved and changed a file in one go: then nothing but its lines tells.
+        A command may have moved and changed a file at once: then only its lines show it.
         """
         missing = [lines for path in self._facts.undone for lines in self._not_put_back(path)]
         left = [wish for wish in wishes if wish.path not in self._withheld]
@@ -313,14 +316,14 @@ class _Check:
         return any(lines and (gone & lines).total() * 2 >= lines.total() for lines in missing)
 
     def _not_put_back(self, path: bytes) -> Iterator[Counter[bytes]]:
-        """The lines of each content that the session found at a path, if the plan leaves it without
+        """The lines of each content that the session found at a path, if the plan does not restore
         them."""
         if self._is_settled(path):
             return
         history, wish = self._facts.undone[path], self._wishes.get(path)
         now = history[-1].after if wish is None else wish.now
         if wish is None and isinstance(now, Present) and self._are_many_left:
-            # It was not asked for, and is still there; to read all of them would take long.
+            # Not asked for, and still there; reading all such files would take long.
             return
         here = self._readable(now)
         for state in _found(history):
@@ -328,7 +331,7 @@ class _Check:
             missing = Counter(
                 {line: n for line, n in (found - here).items() if len(line.strip()) > _TRIVIAL}
             )
-            # A few lines that differ say nothing, unless nothing is left of the file.
+            # A few missing lines say nothing, unless nothing is left of the file.
             if missing and (missing.total() >= _TELLING or not found & here):
                 yield missing
 
@@ -351,9 +354,9 @@ class _Check:
 
 
 def _takes_away(wish: Wish) -> bool:
-    """Whether a content is not at the path any more afterwards."""
+    """Whether a content will no longer be at the path."""
     now = _content(wish.now)
-    # Nobody can lose what is empty.
+    # An empty content cannot be lost.
     changes = wish.writes or wish.deletes
     return changes and now is not None and now[0] != _EMPTY and now != _content(wish.want)
 
@@ -367,7 +370,7 @@ def _is_work(segment: Segment) -> bool:
 
 
 def content_of(state: Present) -> Content:
-    """What a path holds, whatever its permission bits."""
+    """The content of a path, regardless of its permission bits."""
     return state.blob, state.is_link
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 async def reverted_diff(engine: "Engine", session: "Session") -> str:
-    """From what was there before the first pending revert to what the last one left."""
+    """From the files before the first pending revert to those after the last one."""
     nets: dict[bytes, tuple[StoredState, StoredState]] = {}
     for each in await engine.store.scan(partial(written, session.id)):
         for step in each.steps:
@@ -76,7 +76,7 @@ class Reverts:
             await self._check_idle(session)
             return nothing_done(asked.strategy, _NOT_THERE)
         if asked.dry_run:
-            # As for a real one: what a dead process left is put in order first.
+            # As for a real revert: what a dead process left is recovered first.
             await self._engine.runs.end_dead_run(session.id)
             await self._unfinished.recover_session(session.id)
             material = await self._of_revert(session, boundary)
@@ -105,7 +105,7 @@ class Reverts:
                 return await self._carry_out(session, lease, kind, data, prepared)
 
     async def unrevert(self, session: "Session") -> Receipt:
-        """Put back what pending reverts of a session took out."""
+        """Restore what the pending reverts of a session took out."""
         await session.refresh()
         if not await self._engine.store.read(partial(open_plans, session.id)):
             await self._check_idle(session)
@@ -126,16 +126,16 @@ class Reverts:
                 return await self._carry_out(session, lease, "unrevert", data, prepared)
 
     async def _check_idle(self, session: "Session") -> None:
-        """What there is nothing to do about may be different when what runs is over."""
+        """When nothing can be done now, that may be different once the session is idle."""
         if not isinstance(await session.status(), Idle):
             raise SessionBusy(session.id)
 
     async def reverted_diff(self, session: "Session") -> str:
-        """What pending reverts of a session did to files, as `git diff` text."""
+        """What the pending reverts of a session did to files, as `git diff` text."""
         return await reverted_diff(self._engine, session)
 
     async def recover_session(self, session_id: str) -> None:
-        """Carry through what a process that is gone left unfinished in one session."""
+        """Complete what a dead process left unfinished in one session."""
         await self._unfinished.recover_session(session_id)
 
     async def _of_revert(self, session: "Session", boundary: Boundary) -> Material:
@@ -181,7 +181,7 @@ class Reverts:
     async def _diffs(
         self, session: "Session", material: Material, prepared: Prepared
     ) -> list[FileDiff]:
-        """What is undone, for those who listen."""
+        """The undone changes, for subscribers."""
         left = {entry.path for entry in prepared.plan.entries if entry.outcome in LEFT}
         undone = [
             change
@@ -198,7 +198,7 @@ class Reverts:
         data: PlanData,
         prepared: Prepared,
     ) -> Receipt:
-        """Write the plan down, carry it out, and write down what became of it."""
+        """Store the plan, carry it out, and store its outcome."""
         engine = self._engine
         steps = [
             PlanStep(
@@ -219,7 +219,7 @@ class Reverts:
         return finish.receipt
 
     async def _summarise(self, session: "Session") -> None:
-        """Where nothing is hidden, a session tells what it changed that is still there."""
+        """Where no message is hidden, update the session's summary to the changes that are left."""
         summary = await Summaries(session).summary()
         if summary is not None and summary != session.info.summary:
             change = partial(msgspec.structs.replace, summary=summary)

@@ -1,9 +1,9 @@
-"""Decides whose a change is, from what was seen of a path and from which calls were running.
+"""Decides whose a change is, from the observed states of a path and the calls that were running.
 
-No I/O. Nothing here happens at one moment. Whoever looks at a path reads the newest number of the
-timeline first (`asked`) and gets a number of its own afterwards; a call is at work from the number
-it `began` with until somebody reads `ended` as the newest. Where two of these overlap, their order
-is unknown, and a change that hangs on it is nobody's.
+No I/O. Nothing here happens at one moment. An observer of a path reads the newest number of the
+timeline first (`asked`) and gets a number of its own afterwards; a call is active from the number
+it `began` with until `ended` was read as the newest number. Where two of these overlap, their order
+is unknown, and a change that depends on it is attributed to no call.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from itertools import pairwise
 from kedge.snapshot.values import State, Uncovered
 
 NOW = 2**62
-"""The number of what is being recorded just now: later than everything."""
+"""The number of what is being recorded now: later than everything."""
 
 _FOREVER = 2 * NOW + 1
 
@@ -33,24 +33,24 @@ class Point:
 
     @classmethod
     def seen(cls, asked: int, number: int, state: State) -> "Point":
-        """What a snapshot says. Who takes one is alone, so that what ended before it did so before
-        the snapshot asked."""
+        """A state in a snapshot. Snapshots are taken one at a time, so what ended before this one
+        ended before it asked for its number."""
         return cls(2 * asked + 1, 2 * number, state)
 
     @classmethod
     def declared(cls, asked: int, number: int, state: State) -> "Point":
-        """What a declared call found or left. It is not alone: what ends with the same number that
-        it asked for may have ended later."""
+        """A state that a declared call found or left. Such calls run side by side: another one that
+        ends with the number that this one asked for may have ended later."""
         return cls(2 * asked, 2 * number, state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A declared call was writing the path, and is accounted for."""
+    """A declared call wrote the path, and is accounted for."""
 
     found: Point
     left: Point | None
-    """None while it is at it."""
+    """None while the call runs."""
 
     def overlaps(self, point: Point) -> bool:
         """Whether the point may show the path before, after or in the middle of the call."""
@@ -70,7 +70,7 @@ class RunningCalls:
 
     @property
     def end(self) -> int:
-        """The moment from which on it was at work no more."""
+        """The moment from which on it was no longer active."""
         return _FOREVER if self.ended is None else 2 * self.ended + 1
 
     def is_active_throughout(self, stretch: "Stretch") -> bool:
@@ -81,13 +81,13 @@ class RunningCalls:
         return 2 * self.began <= stretch.first.end and reaches
 
     def overlaps(self, stretch: "Stretch") -> bool:
-        """Whether the call may have been at work at any time of the stretch."""
+        """Whether the call may have been active at any time of the stretch."""
         return 2 * self.began < stretch.last.end and self.end > stretch.first.start
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A path changed between two points, and no declared call did it."""
+    """A path changed between two points, and not by a declared call."""
 
     first: Point
     last: Point
@@ -98,7 +98,7 @@ class Ownership(Enum):
 
     MINE = auto()
     SHARED = auto()
-    """Calls of several sessions were at work: it cannot be told whose it is."""
+    """Calls of several sessions were active: the author cannot be determined."""
     NOT_MINE = auto()
 
 
@@ -117,7 +117,7 @@ def stretches(points: Iterable[Point], declared: Sequence[Declared]) -> list[Str
 
 
 def _is_change(first: Point, last: Point) -> bool:
-    # What was not looked at on one side belongs to nobody.
+    # A change from or to a state that was not inspected is attributed to no call.
     covered = not isinstance(first.state, Uncovered) and not isinstance(last.state, Uncovered)
     return covered and first.state != last.state and first.end <= last.start
 

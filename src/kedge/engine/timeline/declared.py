@@ -1,4 +1,5 @@
-"""Declared calls: a tool says what it writes, and what was there before and after is recorded."""
+"""Declared calls: a tool declares what it writes, and the contents before and after are
+recorded."""
 
 import logging
 import os
@@ -48,21 +49,21 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was at the paths before the call, or after it."""
+    """The contents of the paths before the call, or after it."""
 
     asked: int
-    """The newest number of the timeline before anything was looked at."""
+    """The newest number of the timeline before anything was inspected."""
     states: dict[bytes, State]
     missing_folders: tuple[bytes, ...]
-    """Folders on the way to paths where nothing was before the call."""
+    """Missing folders of paths that did not exist before the call."""
     folders: tuple[bytes, ...] = ()
-    """Those of the paths that are folders."""
+    """The paths that are folders."""
     missing_above: tuple[bytes, ...] = ()
-    """Folders on the way to the files of steps that do not exist, by their whole paths."""
+    """Missing folders of the files of steps, as whole paths."""
 
 
 class DeclaredEffects:
-    """A call that reads and writes what it says, alone at each path that it writes."""
+    """A call that reads and writes what it declares, and locks each path that it writes."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class DeclaredEffects:
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
-        """Lock what is to be written, and store what is there now."""
+        """Lock the files to be written, and store their current contents."""
         async with AsyncExitStack() as failing:
             failing.push_async_callback(self._working.aclose)
             since: int | None = None
@@ -120,21 +121,21 @@ class DeclaredEffects:
             yield from begin_call(call, number)
 
     def _missing(self, found: _Found) -> list[bytes]:
-        """All folders that the call may make, by their whole paths."""
+        """All folders that the call may make, as whole paths."""
         top = os.fsencode(self._home.worktree)
         inside = [os.path.join(top, path) for path in found.missing_folders]
         return list(dict.fromkeys((*inside, *found.missing_above)))
 
     @asynccontextmanager
     async def ending(self) -> AsyncIterator[ScriptMaker[None] | None]:
-        """Store what is there after the call, and let others write it."""
+        """Store the contents after the call, and unlock the files."""
         found, self._found = self._found, None
         async with self._working:
             if found is None:
                 yield None
             else:
                 if self._writes.real:
-                    # What it did is done: it is its own, also if the process dies from here on.
+                    # Its work is done, and belongs to it even if the process dies from here on.
                     self._timeline.heartbeat.beat()
                 looked = await self._timeline.head()
                 after = await captured(self._session, self._writes.inside)
@@ -164,7 +165,8 @@ class DeclaredEffects:
         yield from add_changes(self._home, changes, number=number)
 
     async def _written_by_steps(self, after: Mapping[bytes, State]) -> dict[bytes, State]:
-        """What the call left where somebody else has saved something since: that is not its own."""
+        """What the call wrote at paths where another program has saved since: the current content
+        is not the call's."""
         if self._work is None or not self._work.is_done:
             return {}
         worktree = os.fsencode(self._home.worktree)
@@ -184,7 +186,7 @@ class DeclaredEffects:
         return own
 
     def _folders(self, found: _Found) -> Iterator[bytes]:
-        """Paths where a folder is now, and no file was that could be put back."""
+        """Paths where there is a folder now and no file before that could be restored."""
         for path, state in self._written(found.states).items():
             if not isinstance(state, Present) and is_folder(self._home.worktree, path):
                 yield path
@@ -193,7 +195,7 @@ class DeclaredEffects:
         return {path: states[path] for path in self._writes.inside}
 
     async def _check_unchanged(self, states: Mapping[bytes, State]) -> None:
-        """Refuse to write over what the session does not know."""
+        """Refuse to overwrite content that the session does not know."""
         read_now = set(self._reads.inside)
         paths = [path for path in self._writes.inside if path not in read_now]
         script = partial(get_seen, self._home.session_id, paths)
@@ -210,7 +212,7 @@ class DeclaredEffects:
 
 
 def known_blobs(states: Mapping[bytes, State]) -> list[tuple[bytes, str | None]]:
-    """What is known to be at paths, to be remembered as seen; no blob stands for nothing there."""
+    """The known contents of paths, to be recorded as seen; no blob means that nothing is there."""
     return [
         (path, state.blob if isinstance(state, Present) else None)
         for path, state in states.items()
@@ -219,7 +221,8 @@ def known_blobs(states: Mapping[bytes, State]) -> list[tuple[bytes, str | None]]
 
 
 async def identified(session: "Session", paths: Collection[bytes]) -> dict[bytes, State]:
-    """What the tool reads; of that nothing is kept, be it a secret or large."""
+    """The contents that the tool reads; only identified and not stored, as they may be secret or
+    large."""
 
     async def identify() -> dict[bytes, State]:
         return await (await session.snapshots()).identify(paths)
@@ -228,7 +231,7 @@ async def identified(session: "Session", paths: Collection[bytes]) -> dict[bytes
 
 
 async def captured(session: "Session", paths: Collection[bytes]) -> dict[bytes, State]:
-    """What is at paths that the tool writes, kept for the session."""
+    """The contents at paths that the tool writes, stored for the session."""
 
     async def capture() -> dict[bytes, State]:
         return await (await session.snapshots()).capture(paths, session=session.id)
@@ -242,15 +245,15 @@ async def _looked_at(
     try:
         return await look() if paths else {}
     except (*UNPROTECTED, OSError) as error:
-        # The tool works all the same; the receipt of a revert will say what is not covered.
-        _log.warning("files that a tool names cannot be looked at: %s", error)
+        # The tool works anyway; the receipt of a revert will say what is not covered.
+        _log.warning("cannot read the files that a tool names: %s", error)
         return dict.fromkeys(paths, Uncovered(Reason.UNREADABLE))
 
 
 def declared_changes(
     before: Mapping[bytes, State], after: Mapping[bytes, State], source: ChangeSource = "declared"
 ) -> list[NewChange]:
-    """What became of paths between two looks at them."""
+    """The changes of paths between two inspections."""
     changes = []
     for path, old in before.items():
         new = after[path]
@@ -270,7 +273,7 @@ def declared_changes(
 
 
 def missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes, ...]:
-    """Folders on the way to paths where nothing is, that do not exist either; those above first."""
+    """Missing folders of missing paths, parents first."""
     missing: dict[bytes, None] = {}
     for path, state in states.items():
         folders = path.split(b"/")[:-1] if isinstance(state, Absent) else []
@@ -282,7 +285,7 @@ def missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes
 
 
 def missing_above(steps: Iterable[RootedStep]) -> tuple[bytes, ...]:
-    """Folders on the way to files that steps create, that do not exist; by their whole paths."""
+    """Missing folders of files that steps create, as whole paths."""
     missing: set[bytes] = set()
     for step in steps:
         folder = os.path.dirname(step.real) if isinstance(step.step.expect, Absent) else b"/"
@@ -300,7 +303,7 @@ def folder_changes(made: Iterable[bytes]) -> list[NewChange]:
 
 
 def told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
-    """What kedge does not look at; what is outside has its whole path."""
+    """The paths that kedge does not cover; those outside the worktree as whole paths."""
     return [
         NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
         for path in paths

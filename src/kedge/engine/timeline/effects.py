@@ -1,9 +1,9 @@
 """What the calls of a step may do to files, and the snapshots around the step.
 
-A call enters `beginning` before its work and `ending` after it, and runs the script that each gives
-in the transaction that stores its part.
+A call enters `beginning` before its work and `ending` after it, and runs the script that each
+returns in the transaction that stores its part.
 
-Nothing of the snapshot package is imported for an engine that protects no files.
+An engine that protects no files imports nothing of the snapshot package.
 """
 
 import os
@@ -32,10 +32,10 @@ class Effects(Protocol):
     """What is recorded of a call beside its part."""
 
     def beginning(self) -> AbstractAsyncContextManager[ScriptMaker[None] | None]:
-        """Everything before the work; the part is stored as running inside of the block."""
+        """Before the work; the part is stored as running inside the block."""
 
     def ending(self) -> AbstractAsyncContextManager[ScriptMaker[None] | None]:
-        """Everything after it; the part is stored as ended inside of the block."""
+        """After the work; the part is stored as ended inside the block."""
 
 
 class NoEffects:
@@ -79,9 +79,9 @@ class StepFiles:
 
     @asynccontextmanager
     async def sampled(self, begins: str | None = None) -> AsyncIterator[StepSample]:
-        """A snapshot, to be recorded inside of the block; `begins` is the message of a new step.
+        """A snapshot, to be recorded inside the block; `begins` is the message of a new step.
 
-        A step does not begin, with `RootBusy`, where another process has the worktree.
+        A new step fails with `RootBusy` if another process has locked the worktree.
         """
         if not self._is_protected:
             yield StepSample()
@@ -99,7 +99,7 @@ class StepFiles:
             yield from note_head(self._session.id, begins, (head.ref, head.commit))
 
     async def changed(self, message_id: str) -> list[str]:
-        """The files, by absolute path, that a message's calls and their subtasks changed."""
+        """The absolute paths of the files that a message's calls and their subtasks changed."""
         script = partial(message_changes, self._session.id, message_id)
         changes = await self._engine.store.scan(script)
         own = {
@@ -118,7 +118,7 @@ class StepFiles:
         effects: str,
         work: "FileWork | None" = None,
     ) -> Effects:
-        """What is to be recorded of a call; `work` is how it writes, if it is kedge that does."""
+        """What to record of a call; `work` is how it writes, if kedge itself writes."""
         if effects not in EFFECTS:
             raise InvalidInput(f"effects must be one of {', '.join(EFFECTS)}", field="effects")
         if effects == "unknown" and (reads or writes):
@@ -167,7 +167,7 @@ class StepFiles:
 
 
 def together(first: ScriptMaker[T], then: ScriptMaker[None] | None) -> Script[T]:
-    """Two scripts in one transaction; the first one's result."""
+    """Two scripts in one transaction; returns the first one's result."""
     result = yield from first()
     if then is not None:
         yield from then()
@@ -178,19 +178,19 @@ SWITCHED_OFF = "snapshots are switched off"
 
 
 class UnprotectedEffects:
-    """A call that may do anything to files, and is not looked at."""
+    """A call that may do anything to files, and is not observed."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[None]:
-        """Nothing is looked at."""
+        """Nothing is inspected."""
         yield None
 
     @asynccontextmanager
     async def ending(self) -> AsyncIterator[ScriptMaker[None]]:
-        """Remember that there was such a call, so that no receipt is silent about it."""
+        """Record that there was such a call, so that receipts mention it."""
         yield partial(self._end)
 
     def _end(self) -> Script[None]:
@@ -199,13 +199,13 @@ class UnprotectedEffects:
 
 
 class StoredSteps:
-    """A call that writes files in steps, which are stored so that what a crash leaves of them can
-    be put in order; that is all that is recorded of it."""
+    """A call that writes files in steps; the steps are stored so that recovery can clean up after a
+    crash, and nothing else is recorded of the call."""
 
     def __init__(
         self, timeline: "Timeline", home: Home, steps: "Sequence[RootedStep]", *, is_told: bool
     ) -> None:
-        """`is_told` says whether receipts tell of the call."""
+        """`is_told` says whether receipts mention the call."""
         self._timeline = timeline
         self._home = home
         self._steps = steps
@@ -214,7 +214,8 @@ class StoredSteps:
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
-        """Lock what is to be written: whoever finds it locked knows that the call is at work."""
+        """Lock the files to be written: another process that finds them locked knows that the call
+        is running."""
         from kedge.engine.timeline.declared import PATIENCE, missing_above
 
         async with AsyncExitStack() as failing:

@@ -1,4 +1,4 @@
-"""How snapshots and the states of declared paths are written into the rows of the timeline."""
+"""The stored form of snapshots and of the states of declared paths."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kedge.store.queries.changes import StoredState
 
 
 class _PathState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A state as it is written down: a blob, a reason, or nothing for nothing there."""
+    """A stored state: a blob, a reason, or neither if nothing is there."""
 
     blob: str | None = None
     mode: int = 0
@@ -37,7 +37,7 @@ class _DeclaredCall(msgspec.Struct, frozen=True, omit_defaults=True):
     looked: int | None = None
     since: int | None = None
     missing: list[bytes] = []
-    steps: list[_DeclaredStep] = []  # queries look for the name of this one
+    steps: list[_DeclaredStep] = []  # queries use the name of this field
 
 
 class _UnknownCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,24 +50,24 @@ class DeclaredStates:
 
     before: dict[bytes, State]
     after: dict[bytes, State]
-    """Empty while it is at it."""
+    """Empty while it runs."""
     looked: int | None
-    """The newest number of the timeline before it looked at what it left."""
+    """The newest number of the timeline before it inspected what it left."""
     since: int | None = None
-    """When it began, on the clock of files."""
+    """When it began, on the file system's clock."""
     missing: tuple[bytes, ...] = ()
-    """Folders on the way to its paths that did not exist, from the file system's root on."""
+    """Missing folders of its paths, from the file system's root on."""
     steps: tuple[RootedStep, ...] = ()
-    """What it does to files, for whoever has to put in order what a crash leaves of that."""
+    """What it does to files, for recovery after a crash."""
 
 
 def snapshot_text(snapshot: Snapshot) -> str:
-    """A snapshot as a sample keeps it."""
+    """A snapshot in its stored form."""
     return msgspec.json.encode(snapshot).decode()
 
 
 def read_snapshot(text: str) -> Snapshot:
-    """The snapshot that a sample keeps."""
+    """The snapshot of a stored form."""
     return msgspec.json.decode(text, type=Snapshot)
 
 
@@ -114,23 +114,23 @@ def read_declared(data: str) -> DeclaredStates:
 
 
 def unknown_data(since: int | None) -> str:
-    """When a call of unknown effect began, on the clock of files."""
+    """When a call of unknown effect began, on the file system's clock."""
     return msgspec.json.encode(_UnknownCall(since)).decode()
 
 
 def read_since(data: str) -> int | None:
-    """When a call of unknown effect began; earlier versions did not write that."""
+    """When a call of unknown effect began; earlier versions did not store that."""
     return None if data == "[]" else msgspec.json.decode(data, type=_UnknownCall).since
 
 
 def stored(state: State) -> StoredState:
-    """A covered state as changes keep it."""
+    """A covered state in its stored form."""
     assert not isinstance(state, Uncovered)
     return (state.blob, state.mode) if isinstance(state, Present) else None
 
 
 def restored(state: StoredState) -> Present | Absent:
-    """A state from how changes keep it."""
+    """The state of a stored form."""
     return Absent() if state is None else Present(*state)
 
 

@@ -1,7 +1,8 @@
-"""Temporary files that the tools of a dead process left beside the files that they were writing,
-put in order by the steps that were stored before the first file was touched.
+"""Cleans up temporary files that the tools of a dead process left beside the files they were
+writing, by the steps that were stored before the first file was touched.
 
-Never by their names: after an exchange, such a file may hold the only copy of what somebody saved.
+Never by the names of the files: after an exchange, such a file may hold the only copy of what
+another program saved.
 """
 
 import asyncio
@@ -38,20 +39,21 @@ IsStored: TypeAlias = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class PutInOrder:
-    """What became of the steps of a call."""
+    """What happened to the steps of a call."""
 
     done: tuple[RootedStep, ...] = ()
-    """Those whose files are as the call wanted them."""
+    """The steps whose files are as the call wanted them."""
     troubles: tuple[tuple[RootedStep, str], ...] = ()
-    """Those where somebody else saved in the last moment, and what became of that."""
+    """The steps during which another program saved at the last moment, and what happened to
+    that."""
     left: tuple[RootedStep, ...] = ()
-    """Those that cannot be looked after now: somebody is writing the file, or the disk fails."""
+    """The steps that cannot be cleaned up now: the file is being written, or the disk fails."""
 
 
 async def put_in_order(
     stack: AsyncExitStack, engine: "Engine", call: StoredCall, is_stored: IsStored
 ) -> PutInOrder:
-    """Remove what a call left beside its files; nobody else writes these until the stack ends.
+    """Remove what a call left beside its files, which stay locked until the stack ends.
 
     A call that is not dead after all holds the locks of its files, and is left alone.
     """
@@ -68,7 +70,7 @@ async def put_in_order(
         done = await asyncio.to_thread(lambda: [each for each in free if _is_done(each)])
         await asyncio.to_thread(_remove_if_empty, states.missing)
     except (SnapshotError, OSError) as error:
-        _log.warning("what a call left in %s cannot be put in order yet: %s", call.worktree, error)
+        _log.warning("cannot clean up after a call in %s yet: %s", call.worktree, error)
         return PutInOrder(left=steps)
     return PutInOrder(
         tuple(done),
@@ -78,7 +80,8 @@ async def put_in_order(
 
 
 async def stored_in(engine: "Engine", worktree: str) -> IsStored:
-    """Tells what is in the snapshot store of a worktree; nothing, where none is kept."""
+    """A function that says what is in the snapshot store of a worktree; nothing if there is no
+    store."""
     project = await engine.store.read(partial(project_of, worktree))
     if project is not None and engine.settings.snapshots:
         try:
@@ -89,14 +92,14 @@ async def stored_in(engine: "Engine", worktree: str) -> IsStored:
 
 
 async def look_after_leftovers(engine: "Engine") -> None:
-    """Put in order what calls left that ended without doing so: they were given up, or somebody
-    else was writing their files."""
+    """Clean up after calls whose leftovers could not be removed when they ended: the calls were
+    given up, or their files were being written."""
     machine = engine.timeline.machine
     for call in await engine.store.read(partial(leftovers, machine)):
         try:
             order = await _look_after(engine, call)
-        except Exception as error:  # noqa: BLE001 - it is tried again; another one may be luckier
-            _log.warning("what a call left in %s is still there: %s", call.worktree, error)
+        except Exception as error:  # noqa: BLE001 - it is tried again; others may succeed
+            _log.warning("files left by a call in %s are still there: %s", call.worktree, error)
             continue
         for step, reason in order.troubles:
             _log.warning("%s: %s", os.fsdecode(step.real), reason)
@@ -125,7 +128,7 @@ def _below(step: RootedStep) -> bytes:
 def _clean_up_both(
     free: Sequence[RootedStep], back: Sequence[RootedStep], tag: str, is_stored: IsStored
 ) -> dict[bytes, str]:
-    """Put steps in order, and those that take them back."""
+    """Clean up steps, and the steps that take them back."""
 
     def is_safe(blob: str) -> bool:
         return is_stored(blob) or _is_written(blob, free)
@@ -136,14 +139,14 @@ def _clean_up_both(
 
 
 def _clean_up(steps: Sequence[RootedStep], tag: str, is_stored: IsStored) -> dict[bytes, str]:
-    """Put steps in order; gives the whole paths with trouble, and what it was."""
+    """Clean up steps; return the whole paths with trouble, and what it was."""
     reasons: dict[bytes, str] = {}
     by_root = attrgetter("root")
     for path, group in groupby(sorted(steps, key=by_root), by_root):
         try:
             root = Root(path)
         except (FileNotFoundError, NotADirectoryError):
-            # The folder is gone, with all that was in it.
+            # The folder is gone, with everything in it.
             continue
         with root:
             for result in clean_up(
@@ -154,7 +157,7 @@ def _clean_up(steps: Sequence[RootedStep], tag: str, is_stored: IsStored) -> dic
 
 
 def _remove_if_empty(folders: Sequence[bytes]) -> None:
-    """Remove folders that were made on the way to files, unless there is something in them."""
+    """Remove folders that were made for files, if they are empty."""
     with Root(b"/") as root:
         for folder in sorted(folders, reverse=True):
             remove_if_empty(root, folder.removeprefix(b"/"))

@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -43,16 +44,17 @@ from kedge.store.transaction import Script, ScriptMaker
 if TYPE_CHECKING:
     from kedge.engine.session import Session
 
-# Time stamps that are whole hundredths of a second come from a file system that rounds them down,
-# by up to two seconds.
+# Time stamps in whole hundredths of a second come from a file system that rounds them down, by up
+# to two seconds.
 _COARSE_NS = 10_000_000
 _ROUNDED_NS = 2_000_000_000
-_NOBODY_KNOWS = sys.maxsize
+_UNKNOWN = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When the process of a call is known to have lived, in nanoseconds on the clock of files."""
+    """When the process of a call is known to have lived, in nanoseconds on the file system's
+    clock."""
 
     since: int | None
     """Before the call did anything; None if that is not known."""
@@ -61,10 +63,10 @@ class Life:
 
 
 def doubted(changes: Sequence[NewChange], worktree: str, life: Life) -> list[NewChange]:
-    """The changes, shared where they were made after the last sign of life, or may have been.
+    """The changes, marked as shared where they may have been made after the last sign of life.
 
-    What a process had started may go on after its death, and people work on as well: nobody can
-    tell whose it is, so that nobody's undo may touch it.
+    Processes that were started may go on after its death, and people work on as well: the author is
+    unknown, so no undo may touch these changes.
     """
     root = os.fsencode(worktree)
     mounts = Mounts()
@@ -85,11 +87,12 @@ def _is_doubtful(root: bytes, change: NewChange, life: Life, mounts: Mounts) -> 
 
 
 def _time_of(root: bytes, change: NewChange, since: int) -> int:
-    """When a path became what it is, at the latest.
+    """The latest time at which a path may have got its state.
 
-    A file's own time stamp tells that, and that of its folder for a file that is gone. One that is
-    from before the call does not: the change came with a folder above that was moved or replaced.
-    Nor does that of a file where nothing was: a folder that is renamed leaves it to what is inside.
+    For a file that is its own time stamp, and for a file that is gone the one of its folder. A time
+    stamp from before the call does not count: the change came with a folder above that was moved or
+    replaced. Neither does that of a new file: renaming a folder keeps the time stamps of what is
+    inside.
     """
     is_new = change.before is None and change.after is not None
     found = 0
@@ -103,14 +106,14 @@ def _time_of(root: bytes, change: NewChange, since: int) -> int:
             path = os.path.dirname(path)
             continue
         if stat.S_ISLNK(status.st_mode) and path != os.path.join(root, change.path):
-            # A symlink on the way says nothing of what lies behind it.
-            return _NOBODY_KNOWS
-        # Of all time stamps the one that nobody can set: a copy may keep the others.
+            # A symlink on the way says nothing about its target.
+            return _UNKNOWN
+        # The one time stamp that cannot be set: a copy may keep the others.
         found = max(found, _latest(status.st_ctime_ns))
         path = os.path.dirname(path)
         if found >= since and (not is_new or len(path) <= len(root)):
             return found
-    return _NOBODY_KNOWS if found < since else found
+    return _UNKNOWN if found < since else found
 
 
 def _latest(stamp: int) -> int:
@@ -139,12 +142,15 @@ class UnknownEffects:
         self._home = home
         self._beating = ExitStack()
         self._began: int | None = None
-        """The number it began at, while it runs."""
+        """The number at which it began, while it runs."""
         self._number = 0
         self._unseen = ""
-        """Why there is no opening snapshot, or why nothing can be told; empty if something can."""
+        """Why there is no opening snapshot, or why its changes are unknown; empty if they can be
+        known."""
         self._since: int | None = None
-        """The time of the file clock at which it began; None if that is not known."""
+        """The time on the file system's clock at which it began; None if that is not known."""
+        self._looked: int | None = None
+        """The time of the monotonic clock after the opening snapshot, if this process took it."""
 
     @classmethod
     def of_call(cls, timeline: Timeline, session: "Session", call: StoredCall) -> "UnknownEffects":
@@ -156,18 +162,18 @@ class UnknownEffects:
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[ScriptMaker[None]]:
-        """Take the opening snapshot, and be at work from then on."""
+        """Take the opening snapshot; the call is active from then on."""
         async with AsyncExitStack() as failing:
             failing.callback(self._beating.close)
             since = self._beating.enter_context(self._timeline.heartbeat.beating())
             asked = await self._timeline.head()
-            # Before anything is looked at: whoever ends meanwhile is not forgotten from here on.
+            # Before anything is inspected: calls that end from here on are kept for this one.
             await self._timeline.store.write(partial(self._announce, asked, since))
             self._since = file_clock()
             async with self._timeline.sampled(self._session) as taken:
                 self._unseen = taken.reason
                 yield partial(self._begin, taken)
-            self._began = self._number
+            self._began, self._looked = self._number, time.monotonic_ns()
             failing.pop_all()
 
     def _announce(self, asked: int, since: int | None) -> Script[None]:
@@ -189,13 +195,13 @@ class UnknownEffects:
             yield None
             return
         with self._beating:
-            # What it did is done: it is its own, also if the process dies while that is recorded.
+            # Its work is done, and belongs to it even if the process dies before that is recorded.
             self._timeline.heartbeat.beat()
             async with self._timeline.sampled_at_end(self._session) as taken:
                 yield await self.end_with(taken)
 
     async def end_with(self, taken: Taken, life: Life | None = None) -> ScriptMaker[None]:
-        """What records the end, with a closing snapshot that is there already.
+        """The script that records the end, with a closing snapshot that exists already.
 
         `life` is when the process is known to have lived, if it is dead.
         """
@@ -203,8 +209,8 @@ class UnknownEffects:
         try:
             changes = await self._changes(taken, self._began)
         except (*UNPROTECTED, OSError) as error:
-            # The folder is gone, or the store is: all that is known is that there was such a call.
-            _log.warning("what a call did in %s cannot be told: %s", self._home.worktree, error)
+            # The folder or the store is gone: all that is known is that there was such a call.
+            _log.warning("cannot determine what a call did in %s: %s", self._home.worktree, error)
             self._unseen, changes = self._unseen or str(error), []
         if life is not None:
             changes = await asyncio.to_thread(doubted, changes, self._home.worktree, life)
@@ -224,8 +230,7 @@ class UnknownEffects:
         reason = self._unseen or taken.reason or None
         ran = NewChange(path=b"", before=None, after=None, source="call", reason=reason)
         yield from add_changes(self._home, [ran, *changes], number=number)
-        # What its own commands wrote, a session need not read again; what is shared may be
-        # another's.
+        # A session knows what its own commands wrote; shared changes may be another's.
         seen = [
             (each.path, each.after[0] if each.after else None)
             for each in changes
@@ -234,7 +239,7 @@ class UnknownEffects:
         yield from set_seen(self._home.session_id, seen)
 
     async def _changes(self, taken: Taken, began: int) -> list[NewChange]:
-        """What the call did, as far as it can be told."""
+        """What the call did, as far as it can be determined."""
         sightings = [
             _Sighting(sample.asked, sample.number, read_snapshot(sample.data))
             for sample in await self._timeline.samples(self._home.worktree, began)
@@ -243,7 +248,7 @@ class UnknownEffects:
             sightings.append(_Sighting(taken.asked, NOW, taken.snapshot))
         if len(sightings) < 2:
             return []
-        # Read after the snapshot: whatever that shows of a declared call, the call is known.
+        # Read after the snapshot: every declared call whose changes are in the snapshot is known.
         calls = await self._timeline.calls_around(self._home.worktree)
         declared = _declared(calls, self._home.worktree)
         snapshots = await self._session.snapshots()
@@ -264,8 +269,8 @@ class UnknownEffects:
     async def _without_moved_in(
         self, snapshots: AsyncSnapshots, changes: list[NewChange]
     ) -> list[NewChange]:
-        """The changes; what was moved here from where kedge does not look is not to be undone: it
-        may be the only copy there is."""
+        """The changes, without files that were moved here from where kedge does not look: those
+        must not be undone, as they may be the only copy."""
         known = {each.before[0] for each in changes if each.before is not None}
         doubtful = {
             each.path: Present(*each.after)
@@ -274,7 +279,7 @@ class UnknownEffects:
         }
         if self._since is None or not doubtful:
             return changes
-        moved = await snapshots.moved_in(doubtful, self._since)
+        moved = await snapshots.moved_in(doubtful, self._since, self._looked)
         return [_moved_in(each) if each.path in moved else each for each in changes]
 
 
@@ -293,7 +298,7 @@ def _moved_in(change: NewChange) -> NewChange:
 
 
 async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) -> list[NewChange]:
-    """What cannot be told, so that a receipt can say so."""
+    """What cannot be determined, for receipts."""
     first, last = sightings[0].snapshot, sightings[-1].snapshot
     if first.notes == last.notes:
         return []
@@ -309,7 +314,7 @@ async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) 
             reason=_why(change),
         )
         for change in changes
-        # A file that is only ignored, and otherwise as it was, is not worth a word.
+        # A file that is only ignored, and otherwise as it was, is not worth mentioning.
         if change.path not in now or now[change.path] != change.before
     ]
 
@@ -337,8 +342,8 @@ async def _points(
                 known = states.setdefault(change.path, {})
                 known[index - 1], known[index] = change.before, change.after
     _fill_in(states, sightings)
-    # A snapshot is asked wherever the changes leave a gap: a path that comes or goes while it is
-    # ignored is no change of content, but it must not be taken for absent before or after that.
+    # The snapshot is read wherever the changes leave a gap: a path that comes or goes while it is
+    # ignored is no change of content, but must not be taken for absent before or after that.
     for index, sighting in enumerate(sightings):
         missing = [path for path, known in states.items() if index not in known]
         if missing:
@@ -354,8 +359,8 @@ async def _points(
 
 
 def _fill_in(states: Mapping[bytes, dict[int, State]], sightings: Sequence[_Sighting]) -> None:
-    """Add what follows from a neighbour: where the notes are equal too, a path that is no change
-    is the same."""
+    """Add what follows from a neighbour: where the notes are equal too, an unchanged path has the
+    same state."""
     last = len(sightings) - 1
     forward = [(n - 1, n) for n in range(1, last + 1)]
     steps = [*forward, *((n, other) for other, n in reversed(forward))]
@@ -393,15 +398,15 @@ def _left(call: StoredCall, states: DeclaredStates, path: bytes) -> Point | None
 
 
 def _running(call: StoredCall, worktree: str) -> RunningCalls:
-    # In another root it does not wait for our snapshots: what ended with the number that one of
-    # them asked for may have ended later.
+    # In another root it does not wait for our snapshots: a call that ended with the number that a
+    # snapshot asked for may have ended later.
     late = 0 if call.worktree == worktree else 1
     ended = None if call.ended is None else call.ended + late
     return RunningCalls(call.session_id, call.part_id, call.began, ended)
 
 
 def _change(path: bytes, stretch: Stretch, owner: Ownership) -> NewChange:
-    # The number that the last point was given, or that its call was given later.
+    # The number of the last point, or one that its call got later.
     number = stretch.last.end // 2
     return NewChange(
         path=path,

@@ -1,5 +1,5 @@
-"""Calls that a process left running when it died: finds out what they did before their session goes
-on."""
+"""Recovery of calls that a process left running when it died: finds out what they did before their
+session goes on."""
 
 import asyncio
 import os
@@ -54,14 +54,14 @@ class Ends:
     record: ScriptMaker[None]
     """Stores it."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What people and the model should know, by part."""
+    """By part, what users and the model should know."""
 
 
 @asynccontextmanager
 async def closing(
     engine: "Engine", session_id: str, calls: Sequence[StoredCall]
 ) -> AsyncIterator[Ends | None]:
-    """How a session's calls ended; to be stored inside of the block.
+    """How a session's calls ended; to be stored inside the block.
 
     Only what was written while their process is known to have lived is theirs.
     """
@@ -93,8 +93,8 @@ async def closing(
 
 
 async def _last_sign(engine: "Engine", session_id: str) -> int | None:
-    """When the owner of a session was last seen alive, on the clock of files; None if that is not
-    known here, as on another machine or with another data folder."""
+    """When the owner of a session was last seen alive, on the file system's clock; None if that is
+    not known here, as on another machine or with another data folder."""
     owner, _, _ = await engine.store.read(partial(run_of, session_id))
     if owner is None:
         return None
@@ -110,10 +110,10 @@ def _last_beat(engine: "Engine", owner: str) -> int | None:
 async def _end_declared(
     stack: AsyncExitStack, engine: "Engine", session: "Session", call: StoredCall, until: int | None
 ) -> tuple[ScriptMaker[None], str]:
-    """What records the end of a call that said what it writes, and what to tell of it.
+    """The script that records the end of a declared call, and the note about it.
 
-    The files of a call that said also how it writes them are as before or as it wanted them: then
-    it is known who wrote them. Else that can only be observed.
+    If the call stored its steps, its files are as before or as it wanted them: then their author is
+    known. Otherwise that can only be observed.
     """
     order = await put_in_order(stack, engine, call, await stored_in(engine, call.worktree))
     states = read_declared(call.data)
@@ -134,8 +134,8 @@ async def _end_declared(
 def _by_steps(
     worktree: str, states: DeclaredStates, changes: Sequence[NewChange]
 ) -> list[NewChange]:
-    """The changes, with those that steps account for: what is neither as before nor as wanted is
-    somebody else's, whatever of it is the call's."""
+    """The changes, with those that steps account for: a state that is neither the old nor the
+    wanted one was made by others, though some of it may be the call's."""
     wanted = {_inside(worktree, step): step.step.want for step in states.steps}
     return [
         replace(change, source="declared" if _is_as(change, wanted[change.path]) else "shared")
@@ -150,7 +150,7 @@ def _is_as(change: NewChange, want: State) -> bool:
 
 
 def _unseen(worktree: str, steps: Sequence[RootedStep]) -> list[NewChange]:
-    """What was written where nothing is looked at."""
+    """What was written where nothing is inspected."""
     inside = [path for step in steps if (path := _inside(worktree, step)) is not None]
     outside = [step.real for step in steps if _inside(worktree, step) is None]
     return [*told(inside, SWITCHED_OFF), *told(outside, OUTSIDE)]
@@ -165,16 +165,16 @@ def _end(call: StoredCall, data: str, changes: Sequence[NewChange]) -> Script[No
 
 
 def give_up_calls(session_id: str, reason: str) -> Script[None]:
-    """What a session's calls did cannot be found out: they say why."""
+    """Record that what a session's calls did cannot be found out, and why."""
     for call in (yield from open_calls(session_id)):
         if call.message_id:
             yield from _give_up(call, reason)
 
 
 def _give_up(call: StoredCall, reason: str) -> Script[None]:
-    """All that is known is that there was such a call.
+    """Record only that there was such a call.
 
-    It stays in the table as given up, so that its machine can look after what it left.
+    It stays in the table as given up, so that its machine can clean up what it left.
     """
     number = yield from next_number()
     if call.kind == "declared":
@@ -185,7 +185,7 @@ def _give_up(call: StoredCall, reason: str) -> Script[None]:
 
 
 def _note(worktree: str, states: DeclaredStates, order: PutInOrder) -> str:
-    """What became of the files of a call that was cut off, in words."""
+    """What happened to the files of a call that was cut off, in words."""
     if not states.steps:
         return ""
     done = ", ".join(_shown(worktree, step) for step in order.done)
@@ -195,7 +195,7 @@ def _note(worktree: str, states: DeclaredStates, order: PutInOrder) -> str:
 
 
 def _inside(worktree: str, step: RootedStep) -> bytes | None:
-    """The path of a step as its worktree has it; None if it is outside."""
+    """The path of a step in its worktree; None if it is outside."""
     return step.path_in(os.fsencode(worktree))
 
 

@@ -1,4 +1,4 @@
-"""The timeline of an engine: takes snapshots in their order, and knows who is at work where."""
+"""The timeline of an engine: takes snapshots in order, and knows which calls are active where."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 UNPROTECTED = (SnapshotError, DirectoryNotFound)
-"""What is raised where no snapshot can be taken, or nothing looked at; turns go on without."""
+"""Raised where no snapshot can be taken, or nothing inspected; turns go on without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A snapshot, or the reason why there is none; its number is given when it is recorded."""
+    """A snapshot, or the reason why there is none; it gets its number when it is recorded."""
 
     asked: int
-    """The newest number of the timeline before anything was looked at."""
+    """The newest number of the timeline before anything was inspected."""
     snapshot: Snapshot | None
     reason: str = ""
 
@@ -62,7 +62,7 @@ def home_of(call: StoredCall) -> Home:
 
 
 class Timeline:
-    """What calls of an engine's sessions need to find out whose a change is."""
+    """What calls of an engine's sessions need to determine whose a change is."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
@@ -72,17 +72,17 @@ class Timeline:
         self.heartbeat = engine.heartbeat
 
     def sampled(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
-        """A snapshot of a session's worktree, the newest one there is while the block lasts.
+        """A snapshot of a session's worktree, the newest one while the block runs.
 
-        What is recorded of it in the block comes in the order in which snapshots were taken. A
-        snapshot that cannot be taken is absent, and nothing waits for it; but `RootBusy` where
-        another process has the worktree: nothing should begin that could not be told from what that
-        one does.
+        Records made in the block have the order of the snapshots. If no snapshot can be taken there
+        is none, without waiting; but `RootBusy` is raised where another process has locked the
+        worktree: nothing should begin that could not be separated from what that process does.
         """
         return self._sampled(session, is_end=False)
 
     def sampled_at_end(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
-        """As `sampled`, for what has been done already: it is recorded whoever has the worktree."""
+        """Like `sampled`, for work that is done already: it is recorded even if another process has
+        locked the worktree."""
         return self._sampled(session, is_end=True)
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ class Timeline:
         return await self.store.scan(partial(samples_since, self.machine, worktree, since))
 
     async def calls_around(self, worktree: str) -> list[StoredCall]:
-        """The calls at work, now or lately, in roots that hold this one or lie in it."""
+        """The calls that are or were lately active in roots that contain this one or lie in it."""
         calls = await self.store.scan(partial(calls_of_machine, self.machine))
         return [call for call in calls if are_related(call.worktree, worktree)]
 
@@ -136,7 +136,7 @@ class Timeline:
         )
 
     def record_sample(self, session: "Session", taken: Taken, number: int) -> Script[None]:
-        """Remember a snapshot for the calls that are at work."""
+        """Store a snapshot for the calls that are active."""
         if taken.snapshot is not None:
             sample = Sample(number=number, asked=taken.asked, data=snapshot_text(taken.snapshot))
             yield from add_sample(self.machine, session.worktree, sample)

@@ -1,4 +1,4 @@
-"""The offline model: it follows commands in the prompt, with no network and no key."""
+"""The offline model: it executes commands in the prompt, without a network or a key."""
 
 from kedge.model.offline.commands import offline_info, offline_provider
 from kedge.model.offline.model import OfflineModel

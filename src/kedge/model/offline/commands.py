@@ -1,4 +1,4 @@
-"""What the offline model can be told to do, as values."""
+"""The offline model's commands, as values."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from kedge.domain.providers import (
 )
 from kedge.model.port import ModelFailure
 
-# Tools that it calls.
+# Commands that call tools.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class TodoItem:
-    """One line of the todo list."""
+    """One entry of the todo list."""
 
     content: str
     status: str = "pending"
@@ -100,7 +100,7 @@ class Todo:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One answer to choose."""
+    """One answer to choose from."""
 
     label: str
     description: str = ""
@@ -108,7 +108,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Put a question to the person."""
+    """Ask the user a question."""
 
     question: str
     options: tuple[Option, ...]
@@ -123,7 +123,7 @@ class CallTool:
     raw: str = "{}"
 
 
-# What it does by itself.
+# Commands that call no tool.
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +135,19 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Think a text."""
+    """Output a text as a thought."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Say what the last calls gave back."""
+    """Say the results of the last calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Help:
-    """Say which commands there are."""
+    """List the commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +166,19 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Give this as the reason why the step ends."""
+    """Report this as the reason why the step ends."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Fail in the way that `kind` names, at the first `times` attempts or at all of them."""
+    """Fail as `kind` says, at the first `times` attempts or at all of them."""
 
     kind: str
     times: int | None = None
     after: int | None = None
-    """Milliseconds that the provider would ask to wait."""
+    """Milliseconds that the provider asks to wait."""
 
 
 Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
@@ -189,7 +189,7 @@ Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """In how many pieces something comes, and the pause between two of them."""
+    """The number of pieces in which something is streamed, and the pause between two of them."""
 
     pieces: int
     milliseconds: int
@@ -197,15 +197,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One command and how it is to be done."""
+    """One command with its prefixes."""
 
     command: Command
     joined: bool = False
-    """It belongs to the same step as the line before."""
+    """Whether it belongs to the same step as the line before."""
     tolerant: bool = False
-    """The script goes on though a call of its step fails."""
+    """Whether the script continues if a call of its step fails."""
     times: int | None = 1
-    """In how many steps it is done; None is forever."""
+    """In how many steps it is repeated; None is forever."""
     pace: Pace | None = None
 
 
@@ -214,7 +214,7 @@ MODEL = "offline"
 
 
 def offline_info() -> ModelInfo:
-    """The model; it has no limits, costs nothing, and takes files without looking at them."""
+    """The model; it has no limits, costs nothing, and accepts any file without reading it."""
     return model_info(
         id=MODEL,
         providerID=PROVIDER,
@@ -231,7 +231,7 @@ def offline_info() -> ModelInfo:
 
 
 def offline_provider() -> ProviderInfo:
-    """The provider of the offline model; it is always there."""
+    """The provider of the offline model, which always exists."""
     return ProviderInfo(
         id=PROVIDER,
         name="kedge",
@@ -273,7 +273,7 @@ FAULTS = (*_PASSING, *_LASTING)
 
 
 def fault(kind: str, after: int | None) -> ModelFailure:
-    """The failure that a kind names; `after` is what the provider would ask to wait, in ms."""
+    """The failure for a kind; `after` is the time that the provider asks to wait, in ms."""
     if kind in _LASTING:
         return ModelFailure(_LASTING[kind])
     status, message = _PASSING[kind]

@@ -1,4 +1,4 @@
-"""The offline model itself: answers a request, event by event."""
+"""The offline model: answers a request, event by event."""
 
 import asyncio
 import shlex
@@ -39,7 +39,7 @@ _HEADER_LENGTH = 30
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A call as a model makes it; `input` is None if the raw text is no JSON object."""
+    """A call as a model makes it; `input` is None if the raw text is not a JSON object."""
 
     tool: str
     input: Mapping[str, Any] | None
@@ -47,7 +47,7 @@ class Made:
 
 
 def made(command: c.Calling, tools: Collection[str], round: int | None) -> Made:
-    """The call of a command; in what is repeated, {n} is replaced by the number of the round."""
+    """The call for a command; in a repeated command, {n} becomes the number of the round."""
     if isinstance(command, c.CallTool):
         raw = command.raw if round is None else command.raw.replace("{n}", str(round))
         return Made(command.name, _object(raw), raw)
@@ -103,7 +103,7 @@ def _given(**arguments: object) -> dict[str, Any]:
 
 
 def _deletion(file: str, tools: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """By a patch, whose effect is known beforehand, if there can be one for such a name."""
+    """Delete by a patch, whose effect is known beforehand, if a patch can contain the name."""
     if file.isprintable() and file == file.strip() and "apply_patch" in tools:
         patch = f"*** Begin Patch\n*** Delete File: {file}\n*** End Patch\n"
         return "apply_patch", {"patchText": patch}
@@ -132,7 +132,7 @@ _HUGE_LINE = "{:08} of a very long answer, which nobody will read to its end.\n"
 
 
 class OfflineModel:
-    """A model that does what the commands of the prompt say; it always answers alike."""
+    """A model that executes the commands of the prompt; its answers are deterministic."""
 
     def __init__(self, info: ModelInfo | None = None) -> None:
         self.info = info or offline_info()
@@ -146,7 +146,7 @@ class OfflineModel:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A time in which nothing comes."""
+    """A time in which nothing is streamed."""
 
     seconds: float
 
@@ -164,7 +164,7 @@ async def _streamed(request: ModelRequest) -> AsyncGenerator[ModelEvent]:
 
 
 def acts_of(request: ModelRequest) -> Iterator[Act]:
-    """The events that answer a request, and the pauses between them."""
+    """The events of the answer to a request, with the pauses between them."""
     answer = _Answer(request)
     said = thought = 0
     for act in answer.acts():
@@ -178,7 +178,7 @@ def acts_of(request: ModelRequest) -> Iterator[Act]:
 
 
 class _Answer:
-    """One answer while it is given."""
+    """One answer in progress."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._request = request
@@ -189,11 +189,11 @@ class _Answer:
 
     @property
     def reason(self) -> str:
-        """Why the answer ended."""
+        """The reason why the answer ended."""
         return self._reason or ("tool-calls" if self._calls else "stop")
 
     def acts(self) -> Iterator[Act]:
-        """Everything up to the end."""
+        """All events up to the end."""
         if self._request.purpose == "title":
             yield from _spoken(replies.title(prompt_of_title(self._request)), None)
             return
@@ -265,7 +265,7 @@ def _thought(text: str, pace: c.Pace | None) -> Iterator[Act]:
 
 
 def _told_at_length(size: int, pace: c.Pace | None) -> Iterator[Act]:
-    """Like a text that is spoken, but never held as a whole."""
+    """Stream a long text like `_spoken`, but without holding it as a whole."""
     yield TextStarted()
     for piece in _paced(size, pace, _HUGE_PIECE):
         yield piece if isinstance(piece, Pause) else TextDelta(text=_part_of_huge(piece))
@@ -280,7 +280,7 @@ def _part_of_huge(piece: slice) -> str:
 
 
 def _paced(length: int, pace: c.Pace | None, size: int) -> Iterator[slice | Pause]:
-    """Where the pieces of a text lie; none of them is empty."""
+    """The slices of a text for its pieces; none is empty."""
     count = min(pace.pieces, length) if pace else -(-length // size)
     for n in range(count):
         if n and pace:

@@ -1,6 +1,6 @@
 """Parses a prompt as a script for the offline model.
 
-Everything here takes time in proportion to the text, whatever the text is.
+Parsing takes linear time for any text.
 """
 
 import difflib
@@ -23,11 +23,11 @@ _WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"(?![^ \t\r])|[^ \t\r]++', re.DOTALL)
 
 
 class ScriptError(Exception):
-    """A line says something that is not in the language."""
+    """A line is not valid in the language."""
 
 
 class Unclosed(ScriptError):
-    """A block has no end, so that what follows cannot be told from its content."""
+    """A block has no end, so its content cannot be separated from what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Word:
 
 
 class Scanner:
-    """Goes through a script line by line, and takes the blocks that lines ask for."""
+    """Reads a script line by line, and the blocks that lines announce."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -61,13 +61,13 @@ class Scanner:
 
     @property
     def number(self) -> int:
-        """The number of the line that was read last, from 1."""
+        """The number of the last line that was read, from 1."""
         self._passed += self._text.count("\n", self._counted_to, self._begun)
         self._counted_to = self._begun
         return self._passed + 1
 
     def block(self, marker: str) -> str:
-        """What follows, up to a line that is the marker alone; every line of it ends with \\n."""
+        """The text up to a line with only the marker; each of its lines ends with \\n."""
         end = re.compile(rf"^{re.escape(marker)}[ \t\r]*+$", re.MULTILINE).search(
             self._text, self._at
         )
@@ -81,14 +81,14 @@ class Scanner:
 
 
 def split_word(line: str) -> tuple[str, str]:
-    """The first word of a line as it stands there, and the rest of it."""
+    """The first word of a line as written, and the rest of the line."""
     match = _BARE.match(line)
     end = match.end() if match else 0
     return line[:end], line[end:].strip(BLANKS)
 
 
 def unquoted(text: str) -> str | None:
-    """What a text in double quotes stands for; None if it is not one."""
+    """The content of a text in double quotes; None if it is not one."""
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         return None
     try:
@@ -99,7 +99,7 @@ def unquoted(text: str) -> str | None:
 
 
 def take_word(line: str) -> tuple[Word | None, str]:
-    """The first argument of a line, which may be in quotes, and the rest of it."""
+    """The first argument of a line, which may be quoted, and the rest of the line."""
     match = _WORD.match(line)
     return (_word(match[0]), line[match.end() :].strip(BLANKS)) if match else (None, line)
 
@@ -110,14 +110,14 @@ def _word(text: str) -> Word:
     plain = unquoted(text)
     if plain is None:
         raise ScriptError(
-            f"{shown(text)} begins with a quote but is no text in quotes; close it, "
+            f"{shown(text)} begins with a quote but is not a quoted text; close it, "
             'and write \\" for a quote inside'
         )
     return Word(plain, is_bare=False)
 
 
 def shown(text: str) -> str:
-    """A text as messages quote it: short, and on one line."""
+    """A text as messages quote it: short and on one line."""
     line = " ".join(text[:60].split())
     return f"`{line}…`" if len(text) > 60 else f"`{line}`"
 
@@ -131,7 +131,7 @@ _SIZE = re.compile(r"([0-9]{1,9})(KB|MB)?")
 
 
 class Arguments:
-    """The rest of a line, read as the command wants it."""
+    """The rest of a line, read argument by argument."""
 
     def __init__(self, usage: str, rest: str, scanner: Scanner) -> None:
         self._usage = usage
@@ -144,13 +144,13 @@ class Arguments:
         return not self._rest
 
     def misused(self) -> ScriptError:
-        """The error that says how the command is written."""
+        """The error that shows how to write the command."""
         return ScriptError(f"write it as `{self._usage}`")
 
     def text(self, *, ends_line: bool = False) -> str:
-        """The rest of the line, a text in quotes, or a block.
+        """The rest of the line, a quoted text, or a block.
 
-        The line or block that a file is made of ends with a newline; quotes give it exactly.
+        The line or block for a file's content ends with a newline; a quoted text is exact.
         """
         if not (rest := self._taken()):
             raise self.misused()
@@ -175,7 +175,7 @@ class Arguments:
         return self.word().text if self._rest else None
 
     def file(self) -> str:
-        """The next argument, which is to be a file's name and not a word of plain English."""
+        """The next argument, which must be a file name and not a word of plain English."""
         word = self.word()
         if word.is_bare and not ("." in word.text or "/" in word.text):
             raise ScriptError(
@@ -187,7 +187,7 @@ class Arguments:
         return word.text
 
     def items(self) -> list[str]:
-        """A list: with `|` between its items, or one on each line of a block."""
+        """A list: separated by `|`, or one item on each line of a block."""
         rest = self._taken()
         marker = MARKER.match(rest)
         text, between = (self._scanner.block(marker[1]), "\n") if marker else (rest, "|")
@@ -201,7 +201,7 @@ class Arguments:
         return rest
 
     def done(self) -> None:
-        """Refuse what is left."""
+        """Refuse further arguments."""
         if self._rest:
             raise self.misused()
 
@@ -217,7 +217,7 @@ def duration(text: str | None) -> int:
     """Milliseconds, from a text like 250ms or 1.5s."""
     match = _DURATION.fullmatch(text or "")
     if match is None or (match[3] == "ms" and match[2]):
-        raise ScriptError(f"{shown(text or '')} is no time; write it like `250ms` or `1.5s`")
+        raise ScriptError(f"{shown(text or '')} is not a duration; write it like `250ms` or `1.5s`")
     found = int(match[1])
     if match[3] == "s":
         found = found * 1000 + int((match[2] or "0").ljust(3, "0"))
@@ -230,7 +230,9 @@ def size(text: str | None) -> int:
     """A number of characters, from a text like 500, 64KB or 5MB."""
     match = _SIZE.fullmatch(text or "")
     if match is None:
-        raise ScriptError(f"{shown(text or '')} is no size; write it like `500`, `64KB` or `5MB`")
+        raise ScriptError(
+            f"{shown(text or '')} is not a size; write it like `500`, `64KB` or `5MB`"
+        )
     found = int(match[1]) * {None: 1, "KB": 1_000, "MB": 1_000_000}[match[2]]
     if found > MOST_CHARACTERS:
         raise ScriptError(f"{shown(text or '')} is too large; at most `{MOST_CHARACTERS}`")
@@ -328,7 +330,7 @@ def _one_of(word: str, known: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """How a command is written, what it is for, and how it is read."""
+    """The usage of a command, its description, and the function that reads it."""
 
     usage: str
     meaning: str
@@ -378,8 +380,8 @@ MOST_PROBLEMS = 5
 MOST_PIECES = 100_000
 PREFIXES = ("and", "try", "repeat", "slow")
 
-# Chat may begin with a word of the language ("help me", "try again"): what begins the first line
-# has to look like a command, or the prompt is none of ours.
+# Chat may begin with a word of the language ("help me", "try again"): only if the first line
+# starts like a command is the prompt a script.
 _BEGINNING = re.compile(
     r"(?:(?:try|repeat[ \t]++\S++|slow[ \t]++\S++[ \t]++\S++)[ \t]++)*+"
     rf"(?:(?:help|show)\Z|(?:{'|'.join(VERBS.keys() - {'help', 'show'})})(?=[ \t]|\Z))"
@@ -390,7 +392,7 @@ _QUOTES_INSIDE = re.compile(r'(?<!\\)"')
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that could not be read, and why."""
+    """A line that could not be read, and the reason."""
 
     line: int
     text: str
@@ -398,14 +400,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a prompt asks for; nothing of it is done if there are problems."""
+    """The commands of a prompt; none is executed if there are problems."""
 
     lines: tuple[Line, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 def parse(prompt: str) -> Script | None:
-    """The script that a prompt is, or None if it is not meant as one."""
+    """The script in a prompt, or None if the prompt is not meant as one."""
     prompt = unquoted_prompt(prompt)
     first = Scanner(prompt).line()
     if first is None or not _BEGINNING.match(first):
@@ -435,7 +437,7 @@ def unquoted_prompt(prompt: str) -> str:
 
 
 def near_command(prompt: str) -> str | None:
-    """The command that the first word of a prompt was probably meant to be."""
+    """The command that the first word of a prompt is probably a misspelling of."""
     first, _ = split_word((Scanner(prompt).line() or "")[:40])
     found = difflib.get_close_matches(first, [*VERBS, *PREFIXES], n=1, cutoff=0.75)
     return found[0] if found and found[0] != first else None
@@ -454,7 +456,7 @@ def _line(text: str, scanner: Scanner, before: list[Line]) -> Line:
 
 
 def _prefixes(text: str) -> tuple[Line, str]:
-    """How the command is to be done, and the command."""
+    """The line with its prefixes, and the text of its command."""
     line = Line(command=Help())
     seen: set[str] = set()
     while True:
@@ -489,11 +491,11 @@ def _unknown(name: str) -> str:
         return "a command is missing here"
     near = near_command(name)
     hint = f"perhaps `{near}` is meant" if near else "say `help` for those there are"
-    return f"{shown(name)} is no command; {hint}"
+    return f"{shown(name)} is not a command; {hint}"
 
 
 def _check(line: Line, before: list[Line]) -> None:
-    """Refuse what would be a surprise: prefixes that mean nothing for the command."""
+    """Refuse prefixes that have no meaning for the command, which would surprise the user."""
     is_call = isinstance(line.command, CALLS)
     if not is_call and (line.tolerant or line.times != 1):
         raise ScriptError("`try` and `repeat` are for calls of tools alone")
@@ -501,6 +503,6 @@ def _check(line: Line, before: list[Line]) -> None:
         raise ScriptError("`slow` is for texts and calls of tools alone")
     if isinstance(line.command, Show) and not any(isinstance(x.command, CALLS) for x in before):
         raise ScriptError("there is no call before this line whose result `show` could say")
-    # A first line never begins with `and`; where there is none before, that one has a problem.
+    # The first line never begins with `and`; if no line is before, that line had a problem.
     if line.joined and (line.times != 1 or any(x.times != 1 for x in before[-1:])):
         raise ScriptError("what is repeated has steps of its own: `and` cannot join it")

@@ -1,4 +1,4 @@
-"""What the offline model says by itself."""
+"""The offline model's own messages."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ CHAT = "I only follow commands; say `help` for a list of them."
 
 
 def chat(prompt: str, *, is_first: bool) -> str:
-    """The answer to a prompt that holds no command."""
+    """The answer to a prompt without commands."""
     if is_first:
         return INTRODUCTION
     near = near_command(prompt)
@@ -71,14 +71,14 @@ to one that is just END. docs/offline.md has the details."""
 
 
 def closing(tools: Sequence[str], *, is_first: bool) -> str:
-    """The answer when there is nothing left to do."""
+    """The answer when nothing is left to do."""
     names = ", ".join(dict.fromkeys(tools))
     done = f"Done: {names}." if names else "Done."
     return f"{done}\n\nThis was `kedge/offline`. {REAL_MODEL}" if is_first else done
 
 
 def report(failed: Sequence[ToolResult], left: int) -> str:
-    """What is said of calls that failed, and of what is not done therefore."""
+    """The message about calls that failed, and the steps that are skipped because of that."""
     lines = "\n".join(f"- {each.name}: {_first_line(each.output)}" for each in failed)
     said = f"I stop here, because this failed:\n\n{lines}"
     if not left:
@@ -92,7 +92,7 @@ def _first_line(output: str) -> str:
 
 
 def shown(results: Sequence[ToolResult]) -> str:
-    """What calls gave back, in short if it is long."""
+    """The results of calls, shortened if they are long."""
     return "\n\n".join(_shortened(each.output) for each in results) or "(nothing)"
 
 
@@ -102,12 +102,12 @@ def _shortened(output: str) -> str:
 
 
 def not_offered(tool: str) -> str:
-    """What is said instead of a call that the model may not make."""
+    """The message instead of a call that the model may not make."""
     return f"I cannot do that here: the tool `{tool}` is not offered to me."
 
 
 def title(prompt: str) -> str:
-    """A few words for a prompt."""
+    """A short title for a prompt."""
     line = (Scanner(prompt).line() or "")[:1000]
     words = [word for word in line.split()[:_TITLE_WORDS] if not word.startswith("<<")]
     found = " ".join(words)[:_TITLE_LENGTH].strip()

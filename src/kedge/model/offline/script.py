@@ -1,7 +1,7 @@
-"""The script of the conversation: what the offline model does next, and how far it has come.
+"""The script of a conversation: which command the offline model executes next.
 
-It remembers nothing. The prompts say what is to be done, and the answers that stand after them
-how much of it is done.
+It is stateless. The prompts contain the commands, and the answers after them show how many of these
+were executed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,12 +30,12 @@ class ScriptStep:
 
     @property
     def has_calls(self) -> bool:
-        """Whether tools are called, so that there will be another answer."""
+        """Whether it calls tools, so that another answer follows."""
         return any(isinstance(line.command, CALLS) for line in self.lines)
 
     @property
     def is_tolerant(self) -> bool:
-        """Whether the script goes on though a call fails."""
+        """Whether the script continues if a call fails."""
         return any(line.tolerant for line in self.lines)
 
     @property
@@ -45,23 +45,23 @@ class ScriptStep:
 
     @property
     def times(self) -> int | None:
-        """In how many steps it is done; None is forever."""
+        """In how many steps it is repeated; None is forever."""
         return self.lines[-1].times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """The answer that is to be given now."""
+    """The next answer."""
 
     lines: tuple[Line, ...]
     round: int | None
-    """How often the line is done with this answer, if it is repeated."""
+    """The number of this repetition, if the line is repeated."""
     results: tuple[ToolResult, ...]
-    """What the last calls gave back."""
+    """The results of the last calls."""
 
 
 def next_of(request: ModelRequest) -> Next:
-    """What to answer to a request."""
+    """The next answer to a request."""
     progress = _Progress(request)
     for item in progress.items():
         if isinstance(item, AssistantTurn):
@@ -74,14 +74,14 @@ def next_of(request: ModelRequest) -> Next:
 
 
 def prompt_of_title(request: ModelRequest) -> str:
-    """The text that a title is wanted for; an instruction may stand before it."""
+    """The text that needs a title; an instruction may precede it."""
     progress = _Progress(request)
     prompts = [item for item in progress.items() if isinstance(item, str)]
     return (prompts[0] if progress.is_marked else prompts[-1]) if prompts else ""
 
 
 def steps_of(lines: Sequence[Line]) -> list[ScriptStep]:
-    """The lines by the answers that they belong to: a call ends a step, unless joined to."""
+    """The lines grouped by answer: a call ends a step unless the next line is joined to it."""
     groups: list[list[Line]] = []
     is_over = True
     for line in lines:
@@ -94,7 +94,7 @@ def steps_of(lines: Sequence[Line]) -> list[ScriptStep]:
 
 
 class _Progress:
-    """Goes through the conversation as it went."""
+    """Replays the conversation to find out what was executed."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._turns = request.turns
@@ -117,7 +117,7 @@ class _Progress:
         self._left = 0
 
     def _first_turn(self) -> int:
-        """Where what is to be answered begins."""
+        """The position at which the turns to answer begin."""
         if self.is_marked:
             return next(n for n, turn in enumerate(self._turns) if _has_prompt(turn))
         answers = (
@@ -129,7 +129,7 @@ class _Progress:
         return next(answers, -1) + 1
 
     def items(self) -> Iterator[AssistantTurn | str | tuple[ToolResult, ...]]:
-        """Answers, prompts and results in the order in which they came."""
+        """Answers, prompts and results in chronological order."""
         for turn in self._turns[self._start :]:
             if isinstance(turn, AssistantTurn):
                 yield turn
@@ -144,10 +144,10 @@ class _Progress:
             yield from (mend_text(each.text) for each in texts)
 
     def prompted(self, text: str) -> None:
-        """Add what a prompt asks for."""
+        """Add the commands of a prompt."""
         self._failed = ()
         if self._waiting and self._waiting[0].fails:
-            # It did fail, or nobody would have gone on to say something else.
+            # The request did fail, or the user would not have sent another prompt.
             self._waiting.clear()
         script = parse(text)
         if script is None:
@@ -158,19 +158,19 @@ class _Progress:
             self._add(steps_of(script.lines))
 
     def _reply(self, text: str) -> None:
-        """Say something to a prompt; what is to be said already is not said twice."""
+        """Queue a text as the answer to a prompt, unless it is queued already."""
         line = Line(command=Say(text))
         if not (self._waiting and line in self._waiting[-1].lines):
             self._add([ScriptStep((line,))])
 
     def _add(self, steps: list[ScriptStep]) -> None:
         if self._waiting and not self._waiting[-1].has_calls:
-            # An answer without calls is the last one, so that it has to answer this prompt too.
+            # An answer without calls is the last one, so it must answer this prompt too.
             steps = [ScriptStep(self._waiting.pop().lines + steps[0].lines), *steps[1:]]
         self._waiting += steps
 
     def answered(self, turn: AssistantTurn) -> None:
-        """Take note that a step was done."""
+        """Record that a step was executed."""
         self._called += [each.name for each in turn.content if isinstance(each, ToolUse)]
         if not self._waiting:
             return
@@ -183,7 +183,7 @@ class _Progress:
             self._round = 1
 
     def heard(self, results: tuple[ToolResult, ...]) -> None:
-        """Take note of what calls gave back; one that failed ends everything."""
+        """Record the results of calls; a failed call ends the script."""
         self._results = results
         failed = tuple(each for each in results if each.is_error)
         if failed and not self._is_tolerant:
@@ -192,7 +192,7 @@ class _Progress:
             self._round = 1
 
     def next(self) -> Next:
-        """What is to be done after all that."""
+        """The next answer after all that was replayed."""
         round = None
         if self._failed:
             lines: tuple[Line, ...] = (Line(command=Say(report(self._failed, self._left))),)

@@ -1,4 +1,4 @@
-"""Writes a script as text, so that it is parsed as the same script again."""
+"""Writes a script as text that the parser reads as the same script."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _MARK_OF = {status: mark for mark, status in MARKS.items()}
 
 
 def written(*lines: c.Line | c.Command) -> str:
-    """The prompt that makes the offline model do this, whatever the texts contain."""
+    """A prompt that makes the offline model execute these commands; texts may contain anything."""
     return "".join(
         f"{_prefixes(each)}{_command(each.command)}\n"
         if isinstance(each, c.Line)
@@ -86,7 +86,7 @@ def _quoted_all(*texts: str | None) -> list[str]:
 
 
 def _text(text: str, *, ends_line: bool = False) -> str:
-    """A text as the rest of a line, as a block, or in quotes: whatever it fits into first."""
+    """A text as the rest of a line, as a block, or quoted: in the first form that can hold it."""
     if text.endswith("\n") or not ends_line:
         line = text.removesuffix("\n") if ends_line else text
         if line and "\n" not in line and line == line.strip(BLANKS) and not _is_special(line):

@@ -1,1 +1,1 @@
-"""Models of real providers, through pydantic-ai; imported on first use, because that takes long."""
+"""Models of real providers, through pydantic-ai; imported on first use, because that is slow."""

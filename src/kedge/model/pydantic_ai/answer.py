@@ -1,4 +1,4 @@
-"""One request to a real provider, from question to usage."""
+"""A single request to a real provider: sends it, streams the answer, computes usage and cost."""
 
 import asyncio
 import math
@@ -33,14 +33,14 @@ from kedge.model.pydantic_ai.request import parameters, settings_of
 from kedge.model.pydantic_ai.stream import StreamReader, TaggedText
 
 _MILLION = 1_000_000
-# Nothing counts more, and a sum of these still fits into every store.
+# Real counts are smaller, and a sum of these still fits into every store.
 _MOST_TOKENS = 10**12
 _READ_NAMES = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
 _WRITE_NAMES = ("cache_creation_input_tokens",)
 
 
 def tokens_of(usage: RequestUsage) -> TokenCount:
-    """Cached tokens apart from the input, thoughts apart from the output."""
+    """Cached tokens are separated from the input, thoughts from the output."""
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     return TokenCount(
         input=max(0, usage.input_tokens - cached),
@@ -52,7 +52,7 @@ def tokens_of(usage: RequestUsage) -> TokenCount:
 
 
 def usage_of_chat(told: Mapping[str, Any]) -> RequestUsage:
-    """The counts of a chat server, each of which has its own names for them."""
+    """The counts of a chat server; servers name them differently."""
     prompt, output = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
     details = _details(told, "prompt_tokens_details", "input_tokens_details")
     thoughts = _count(_details(told, "completion_tokens_details"), "reasoning_tokens")
@@ -73,13 +73,14 @@ def charged(told: Mapping[str, Any]) -> float | None:
     """Dollars that the server says it charged, as OpenRouter does; None if it does not say."""
     own = _dollars(told.get("cost"))
     if told.get("is_byok") is True:
-        # Its own share; the rest goes to the account whose key it is.
+        # The server's own share; the rest is charged to the account of the user's key.
         own += _dollars(_details(told, "cost_details").get("upstream_inference_cost"))
     return own or None
 
 
 def cost_of(usage: RequestUsage, price: Price, listed: tuple[str, str] | None) -> float:
-    """Dollars: as the public list has it for `listed` (provider and model), else by `price`."""
+    """The cost in dollars: from the public list for `listed` (provider and model), else by
+    `price`."""
     if listed is not None and (cost := _listed_cost(usage, *listed)) is not None:
         return cost
     tokens = tokens_of(usage)
@@ -136,7 +137,7 @@ _WORDS = {
 _REASONS = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
 _AHEAD = 64
-"""Events that may be read before they are asked for."""
+"""Events that may be read ahead."""
 
 
 @asynccontextmanager
@@ -147,7 +148,7 @@ async def answer(
     clients: Clients,
     listed: tuple[str, str] | None,
 ) -> AsyncIterator[AsyncIterator[ModelEvent]]:
-    """The events of the answer; leaving the block early ends the request."""
+    """The events of the answer; leaving the block early cancels the request."""
     protocol = _checked(endpoint)
     async with AsyncExitStack() as stack:
         with responses_begun() as begun, translated(endpoint, partial(_latest, begun)):
@@ -182,7 +183,7 @@ def _checked(endpoint: Endpoint) -> Protocol:
         raise ModelFailure(wire_errors.unknown(text))
     if endpoint.needs_key and not endpoint.key:
         raise key_missing(endpoint)
-    # Without one, the libraries would take the key to OpenAI.
+    # Without one, the libraries would send the key to OpenAI.
     if endpoint.url is None and endpoint.protocol == "chat":
         raise address_missing(endpoint)
     if endpoint.url is not None and not endpoint.url.startswith(("http://", "https://")):
@@ -209,7 +210,7 @@ async def _events(
     try:
         reason = _reason(reader, endpoint, listener, may_be_empty=may_be_empty)
     except ModelFailure as failure:
-        # What is of no use is paid for like the rest.
+        # An unusable answer costs money like any other.
         failure.tokens, failure.cost = tokens, cost
         raise
     yield Finished(reason=reason, tokens=tokens, cost=cost)
@@ -223,7 +224,8 @@ async def _said(
     try:
         while (each := await said.get()) is not None:
             if isinstance(each, Exception):
-                # Only around what they do: what the caller raises between two events is its own.
+                # Only around the library's work: what the caller raises between two events is its
+                # own.
                 with translated(endpoint, partial(_latest, begun)):
                     raise each
             yield each
@@ -242,10 +244,10 @@ async def _listen(
     listener: StreamReader,
     said: asyncio.Queue[ModelEvent | Exception | None],
 ) -> None:
-    """Put what is heard into a queue, and at the end the error that ended it or None.
+    """Put events into a queue, and at the end the error that ended the stream, or None.
 
-    Words that follow words do not go through the library: it only hands them on, and takes longer
-    for that than all others together take for the rest.
+    Words that follow words bypass the library: it only passes them on, and takes longer for that
+    than everything else takes for the rest.
     """
 
     async def say(words: str) -> None:
@@ -286,7 +288,7 @@ def _reader_of(response: Response) -> Reader:
 
 
 def _may_be_empty(request: ModelRequest, info: ModelInfo) -> bool:
-    """Whether to say nothing is an answer: Claude does after its work is done."""
+    """Whether an empty answer is valid: Claude sends one after its work is done."""
     last = request.turns[-1] if request.turns else None
     return (
         "claude" in info.api.id.lower()
@@ -298,7 +300,7 @@ def _may_be_empty(request: ModelRequest, info: ModelInfo) -> bool:
 def _reason(
     reader: Reader, endpoint: Endpoint, listener: StreamReader, *, may_be_empty: bool
 ) -> str:
-    """Why the model stopped; raises `ModelFailure` if there is no answer for all that."""
+    """Why the model stopped; raises `ModelFailure` if there is no answer despite a reason."""
     reason = _reason_in(reader)
     told = reader.reason or "stop"
     if reason == "error":
@@ -310,7 +312,7 @@ def _reason(
             raise filtered(endpoint, told, reader.comment)
         if reason != "stop" or reader.reason is None or not may_be_empty:
             raise empty(endpoint)
-    # Some servers call tools and say that they are done.
+    # Some servers call tools but say "stop".
     return "tool-calls" if listener.called and reason in ("stop", "other") else reason
 
 

@@ -1,4 +1,4 @@
-"""Chat completions as the many servers that resemble OpenAI's stream them, made into one form."""
+"""Converts chat completion streams of the many servers that resemble OpenAI's to OpenAI's form."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from typing import Any
 
 from kedge.model.pydantic_ai.event_stream import Ending, object_in, objects_in, text_in
 
-# More would be a server that has gone astray.
+# More calls than this mean a faulty server.
 _MOST_CALLS = 1000
 _UNNAMED = "unknown"
-# Beside every number that a server can give.
+# Distinct from every index that a server can send.
 _OLD_CALL = -1
 _STRUCTURE = re.compile(r'["\\{}\[\]]')
 
@@ -21,7 +21,7 @@ class TooManyCalls(ValueError):
 
 
 class ChatReader:
-    """One answer: its words, thoughts and calls go on, its reason and counts are kept."""
+    """One answer: text, thoughts and calls are passed on; reason and usage are kept."""
 
     def __init__(self, tools: Callable[[], frozenset[str]]) -> None:
         self._calls = _Calls(tools)
@@ -29,20 +29,20 @@ class ChatReader:
         self.comment = ""
         self._ending = Ending()
         self.usage: dict[str, Any] = {}
-        """What was counted, as the server calls it."""
+        """The usage in the server's terms."""
 
     @property
     def is_over(self) -> bool:
-        """Whether there was a reason to stop."""
+        """Whether a reason to stop was sent."""
         return self._ending.is_over
 
     @property
     def may_end(self) -> bool:
-        """Servers forget the reason, and even [DONE]."""
+        """Always: servers forget the reason, and even [DONE]."""
         return True
 
     def read(self, frame: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        """What the frame says, in the form of OpenAI's."""
+        """The content of the frame in OpenAI's form."""
         choice = _first(frame.get("choices"))
         self._count(frame.get("usage"))
         self._count(object_in(frame, "x_groq").get("usage"))
@@ -61,11 +61,11 @@ class ChatReader:
         yield from read
 
     def reason_of(self, told: object) -> str:
-        """The reason in one word; that of a refusal stays."""
+        """The normalized reason; that of a refusal is kept."""
         return "refusal" if self.reason == "refusal" else str(told)
 
     def end(self) -> Iterable[dict[str, Any]]:
-        """Calls that wait for more of their names, and the end."""
+        """Calls that wait for the rest of their names, and the end."""
         yield from (_frame({"tool_calls": [call]}) for call in self._calls.rest())
         yield _frame({}, finish="stop")
 
@@ -93,33 +93,33 @@ class ChatReader:
 
 @dataclass(kw_only=True)
 class _Call:
-    """A tool call as far as it is known."""
+    """A tool call as far as it was received."""
 
     number: int
     id: str
     name: str = ""
     is_begun: bool = False
-    """Whether the library knows of it; its name cannot change any more."""
+    """Whether it was passed to the library; its name cannot change any more."""
     pieces: list[str] = field(default_factory=list)
     size: int = 0
     waiting: list[str] = field(default_factory=list)
-    """Arguments that came before the name."""
+    """Arguments that arrived before the name."""
     placeholder: str = ""
-    """An empty object, which is all or only stands for what is to come."""
+    """An empty object, which is either all of the arguments or a placeholder for them."""
     depth: int = 0
     is_quoted: bool = False
     is_escaped: bool = False
     is_whole: bool = False
-    """Whether the arguments so far are over, if they are JSON at all."""
+    """Whether the arguments so far are complete, if they are JSON at all."""
     next_name: str = ""
-    """What was named after that: the call once more, or one whose arguments are to come."""
+    """A name that arrived after that: the same call again, or one whose arguments will follow."""
 
     def says_again(self, arguments: str) -> bool:
-        """Whether these are its arguments once more."""
+        """Whether these are its arguments repeated."""
         return self.size == len(arguments) and "".join(self.pieces) == arguments
 
     def follow(self, piece: str) -> None:
-        """Keep account of how deep the arguments are nested."""
+        """Track the nesting depth of the arguments."""
         self.pieces.append(piece)
         self.size += len(piece)
         skipped = 0 if self.is_escaped else -1
@@ -141,7 +141,7 @@ class _Call:
 
 
 class _Calls:
-    """Finds out which call a piece belongs to, and hands each on under a number of its own."""
+    """Assigns pieces to calls, and passes each call on with an index of its own."""
 
     def __init__(self, tools: Callable[[], frozenset[str]]) -> None:
         self._tools = tools
@@ -151,7 +151,7 @@ class _Calls:
         self._by_id: dict[tuple[int | None, str], _Call] = {}
 
     def read(self, delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """What the piece comes to."""
+        """The frames for a piece."""
         function = object_in(delta, "function") or delta
         index, id = _index(delta.get("index")), text_in(delta.get("id"))
         name = text_in(function.get("name"))
@@ -171,7 +171,7 @@ class _Calls:
             yield from self._more(call, arguments)
 
     def rest(self) -> Iterator[dict[str, Any]]:
-        """The calls without arguments, when the answer is over."""
+        """The calls without arguments, at the end of the answer."""
         for call in self._calls:
             if not call.is_begun:
                 yield self._begin(call)
@@ -253,8 +253,8 @@ class _Calls:
 
 
 def _is_of_next(call: _Call, arguments: str) -> bool:
-    """Whether arguments after a call that is whole are of the one that was named since. Servers
-    that give no ids do not say a call twice either."""
+    """Whether arguments after a complete call belong to the call that was named since. Servers that
+    send no ids do not repeat a call either."""
     if not arguments.lstrip().startswith("{"):
         return False
     return not (call.id and call.says_again(arguments))
@@ -266,7 +266,7 @@ def _piece(call: _Call, arguments: str) -> dict[str, Any]:
 
 
 def _updated(before: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
-    """The counts with those that are told now; what is nothing tells nothing."""
+    """The counts updated with new ones; empty ones change nothing."""
     found = dict(before)
     for name, value in usage.items():
         old = found.get(name)
@@ -285,7 +285,7 @@ def _called(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _thoughts(delta: dict[str, Any], thought: str) -> dict[str, Any]:
-    """The thoughts of a frame, in the field that the server wants to have them back in."""
+    """The thoughts of a frame, in the field in which the server wants them back."""
     found: dict[str, Any] = {}
     details = objects_in(delta.get("reasoning_details"))
     if details:
@@ -293,7 +293,7 @@ def _thoughts(delta: dict[str, Any], thought: str) -> dict[str, Any]:
         thought = thought or "".join(
             text_in(each.get("text")) or text_in(each.get("summary")) for each in details
         )
-    # Where both are there, they say the same.
+    # If both are present, they have the same content.
     for name in ("reasoning", "reasoning_content"):
         if told := text_in(delta.get(name)):
             return {name: told, **found}

@@ -1,4 +1,4 @@
-"""One HTTP client for each provider; retries are kedge's own, so that users see them."""
+"""HTTP clients, one for each provider; retries are kedge's own, so that users see them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from kedge.model.pydantic_ai.event_stream import EventStream, Reader
 from kedge.model.pydantic_ai.protocols import AnthropicReader, GoogleReader, ResponsesReader
 from kedge.model.pydantic_ai.request import Conversations
 
-# Reaching a host takes less, even from far away.
+# Connecting takes less, even to distant hosts.
 _CONNECT = 30.0
-# Servers on one's own machine want none, but the libraries insist on one.
+# Servers on the user's own machine need no key, but the libraries insist on one.
 _NO_KEY = "no-key"
 _ANTHROPIC = "https://api.anthropic.com"
 _GOOGLE = "https://generativelanguage.googleapis.com"
@@ -45,7 +45,7 @@ class Clients:
         self._closed = False
 
     async def model(self, endpoint: Endpoint, info: ModelInfo) -> AnyModel[Any]:
-        """The model as pydantic-ai has it; the first is made in a thread, because it takes long."""
+        """pydantic-ai's model; the first one is made in a thread, because that is slow."""
         key = endpoint, info.api.id, info.capabilities.reasoning
         found = self._models.get(key)
         if found is not None:
@@ -55,13 +55,13 @@ class Clients:
                 raise RuntimeError("the connections were closed")
             if key not in self._models:
                 http = self._https.get(endpoint)
-                # What a cancelled thread leaves has no connection yet.
+                # A cancelled thread leaves an object without a connection.
                 made = await asyncio.to_thread(_made, endpoint, info, http)
                 self._https[endpoint], self._models[key] = made
             return self._models[key]
 
     async def aclose(self) -> None:
-        """Close every connection, for good."""
+        """Close all connections permanently."""
         async with self._making:
             self._closed = True
             self._models.clear()
@@ -89,9 +89,10 @@ def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
 
 @contextmanager
 def responses_begun() -> Iterator[list[httpx2.Response]]:
-    """Collects the responses that begin inside.
+    """Collect the responses that begin in this block.
 
-    Some libraries leave closing to the garbage collector; a provider would go on until it comes.
+    Some libraries leave closing to the garbage collector; a provider would keep generating until
+    then.
     """
     begun: list[httpx2.Response] = []
     token = _begun.set(begun)
@@ -148,10 +149,10 @@ def _make(endpoint: Endpoint, info: ModelInfo, http: httpx2.AsyncClient) -> AnyM
 
 
 def _send_as_it_is(resource: Any, field: str) -> None:  # noqa: ANN401 - of which library knows
-    """Let a client not look through the conversation before it sends it.
+    """Stop a client from processing the conversation before it sends it.
 
-    It holds every value against its type, to rename keys that pydantic-ai has named rightly: that
-    takes most of a millisecond for each message, on the event loop.
+    It checks every value against its type, to rename keys that pydantic-ai has already named
+    correctly: that takes most of a millisecond per message, on the event loop.
     """
     create = resource.create
 
@@ -169,7 +170,7 @@ def _chat(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> AnyMod
     from kedge.model.pydantic_ai.openai_models import ChatModel
 
     client = _openai_client(endpoint, http)
-    # What the environment says of an account at OpenAI is nobody else's business.
+    # An OpenAI account from the environment must not be sent to other providers.
     client.organization = client.project = None
     _send_as_it_is(client.chat.completions, "messages")
     provider = OpenAICompatibleProvider(endpoint.provider_id, openai_client=client)
@@ -183,10 +184,10 @@ def _responses(endpoint: Endpoint, info: ModelInfo, http: httpx2.AsyncClient) ->
 
     from kedge.model.pydantic_ai.openai_models import ResponsesModel
 
-    # Else the first answer has it done, and everything waits for that.
+    # Otherwise the first answer does this, and blocks everything else.
     for event in get_args(get_args(ResponseStreamEvent)[0]):
         event.model_rebuild()
-    # The libraries go by the name, which one's own deployment need not have.
+    # The libraries decide by the model's name, which a deployment need not have.
     thinks = OpenAIModelProfile(
         supports_thinking=True,
         openai_supports_reasoning=True,
@@ -211,7 +212,7 @@ def _anthropic(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> A
         http_client=http,
         max_retries=0,
         timeout=http.timeout,
-        # Where others speak this protocol, the key is looked for where it used to be.
+        # Other servers with this protocol expect the key in its old header.
         default_headers={
             **({} if url == _ANTHROPIC else {"x-api-key": key}),
             **dict(endpoint.headers),
@@ -228,7 +229,7 @@ def _google(endpoint: Endpoint, model_id: str, http: httpx2.AsyncClient) -> AnyM
 
     options = HttpOptions(
         base_url=_with_version(endpoint.url or _GOOGLE),
-        # Else it would add a version of its own choice.
+        # Otherwise it would add a version of its own choice.
         base_url_resource_scope=ResourceScope.COLLECTION,
         headers=dict(endpoint.headers),
         httpx_async_client=http,
@@ -252,16 +253,16 @@ def _openai_client(endpoint: Endpoint, http: httpx2.AsyncClient) -> "AsyncOpenAI
 
 
 def _with_version(url: str) -> str:
-    # As it was given; only where nothing but a host was, the usual version is meant.
+    # As configured; the usual version is added only to a URL without a path.
     return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1beta"
 
 
 def _without_version(url: str) -> str:
-    # OpenCode's configurations end in /v1, Anthropic's own client adds it by itself.
+    # OpenCode's configurations end in /v1, which Anthropic's client adds by itself.
     return url.removesuffix("/").removesuffix("/v1")
 
 
-# Whitespace is text, and tags are found where they are torn, too: by `thought_tags`.
+# Whitespace is text, and `thought_tags` finds tags even if they are split between pieces.
 _SHOWS_WHITESPACE = ModelProfile(ignore_streamed_leading_whitespace=False, thinking_tags=("", ""))
 
 
@@ -269,13 +270,13 @@ T = TypeVar("T")
 
 
 class ChatClient(AsyncOpenAI):
-    """Has pydantic make the pieces of a chat, which takes it a tenth of the time."""
+    """Parses the frames of a chat with pydantic, which takes a tenth of the client's own time."""
 
     def _process_response_data(
         self, *, data: object, cast_to: type[T], response: httpx2.Response
     ) -> T:
         if cast_to is ChatCompletionChunk:
-            # Servers that only resemble OpenAI's send other pieces too; those the client makes.
+            # Other servers also send frames that do not validate; the client parses those.
             with suppress(ValidationError):
                 return cast(T, ChatCompletionChunk.model_validate(data))
         return super()._process_response_data(data=data, cast_to=cast_to, response=response)

@@ -1,4 +1,4 @@
-"""What a provider or the network answered instead, as errors that a user can act on."""
+"""Errors of providers and the network, translated into errors that a user can act on."""
 
 import json
 import logging
@@ -33,13 +33,13 @@ from kedge.model.port import ModelFailure, Setback
 _log = logging.getLogger(__name__)
 
 BODY_LIMIT = 16_384
-# Enough to see what it is.
+# Enough to recognize it.
 _EXCERPT = 200
 
 _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _MOST_NOTICES = 3
 _LOST = (httpx2.TransportError, httpx2.StreamError)
-# What the libraries raise over a request that they cannot put into the provider's form.
+# Raised by the libraries for a request that they cannot convert to the provider's form.
 _UNSENT = (UserError, NotImplementedError, RuntimeError, ValueError, TypeError)
 _PASSING = (
     ModelRateLimitError,
@@ -50,7 +50,7 @@ _PASSING = (
     ModelRequestTimeout,
 )
 _PASSING_STATUS = {408, 409, 429}
-# These come before anything was paid for.
+# These are sent before anything is charged.
 _UNPAID_STATUS = {429, 503, 529}
 _QUOTA = {"insufficient_quota", "billing_hard_limit_reached", "billing_error"}
 _STATUS = re.compile(r"[45][0-9]{2}")
@@ -85,7 +85,7 @@ _STATUS_OF_KIND = {
     "timeout_error": 504,
     "deadline_exceeded": 504,
 }
-"""The status that an error has outside of a stream, by what it calls itself inside of one."""
+"""The status that an error has outside of a stream, by its name inside of one."""
 _OVERFLOW_STATUS = {None, 400, 413, 422, 500}
 _OVERFLOW_WORDS = {
     "context_length_exceeded",
@@ -104,14 +104,14 @@ _HIDDEN_HEADERS = {"set-cookie", "authorization", "x-api-key"}
 
 
 class UnreadableAnswer(ModelFailure):
-    """What came is not what the protocol says."""
+    """The response does not follow the protocol."""
 
 
 @contextmanager
 def translated(endpoint: Endpoint, latest: Callable[[], str | None]) -> Iterator[None]:
-    """Raise `ModelFailure` for whatever goes wrong inside.
+    """Raise `ModelFailure` for any error in the block.
 
-    `latest` is what came last of an answer; None if none has begun.
+    `latest` is the last part of an answer that arrived; None if none has begun.
     """
     try:
         yield
@@ -123,7 +123,7 @@ def translated(endpoint: Endpoint, latest: Callable[[], str | None]) -> Iterator
         raise _disconnected(endpoint, error, str(error) or type(error).__name__) from error
     except Exception as error:
         if (shown := latest()) is not None:
-            # The libraries fall over frames that lack what they take for granted, in any way.
+            # The libraries fail in arbitrary ways on frames that lack expected fields.
             _log.warning("an answer of %s cannot be read", endpoint.provider_id, exc_info=error)
             raise nonsense(endpoint, shown) from error
         if not isinstance(error, _UNSENT):
@@ -138,7 +138,7 @@ def lost(endpoint: Endpoint, why: str) -> ModelFailure:
 
 
 def stalled(endpoint: Endpoint) -> ModelFailure:
-    """Nothing came for so long that nothing will."""
+    """Nothing arrived for so long that the connection counts as dead."""
     message = f"{endpoint.provider_id} fell silent"
     if endpoint.silence is not None:
         where = f"provider.{endpoint.provider_id}.options.timeout"
@@ -148,32 +148,32 @@ def stalled(endpoint: Endpoint) -> ModelFailure:
 
 
 def empty(endpoint: Endpoint) -> ModelFailure:
-    """The answer has neither words nor calls."""
+    """The answer has neither text nor calls."""
     return _broken(endpoint, f"{endpoint.provider_id} gave an empty answer: no text, no tool call")
 
 
 def gave_up(endpoint: Endpoint, reason: str, comment: str) -> ModelFailure:
-    """The server says itself that the answer is of no use."""
+    """The server itself reports the answer as failed."""
     more = f": {comment}" if comment else ""
     return _broken(endpoint, f"{endpoint.provider_id} ended its answer with {reason}{more}")
 
 
 def filtered(endpoint: Endpoint, reason: str, comment: str) -> ModelFailure:
-    """The provider's filter left nothing of the answer."""
+    """The provider's filter removed the whole answer."""
     more = f": {comment}" if comment else ""
     message = f"{endpoint.provider_id} withheld the answer ({reason}){more}"
     return ModelFailure(wire_errors.content_filter(_safe(message, endpoint)))
 
 
 def nonsense(endpoint: Endpoint, what: str) -> UnreadableAnswer:
-    """What came is not what the protocol says, and this is what it was."""
+    """The response does not follow the protocol; `what` is an excerpt."""
     message = f"{endpoint.provider_id} sent what cannot be read: {_excerpt(what)}"
     failure = wire_errors.api(_safe(message, endpoint), isRetryable=True)
     return UnreadableAnswer(failure, retryable=True, setback="broken")
 
 
 def no_stream(endpoint: Endpoint, url: httpx2.URL, kind: str, what: str) -> ModelFailure:
-    """What came is something else altogether, and so will it be the next time."""
+    """The response is not a stream of events; another attempt would get the same."""
     where = f"provider.{endpoint.provider_id}.options.baseURL"
     message = (
         f"{endpoint.provider_id} answered at {_address(url)} with {kind or 'something'}, which is"
@@ -190,7 +190,7 @@ def no_stream(endpoint: Endpoint, url: httpx2.URL, kind: str, what: str) -> Mode
 
 
 def reported(endpoint: Endpoint, error: object) -> ModelFailure:
-    """An error that came inside of a stream, after the status said that all was well."""
+    """An error that was sent inside of a stream, after a success status."""
     told: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
     inner = told.get("error")
     if isinstance(inner, dict):
@@ -235,7 +235,7 @@ def _disconnected(endpoint: Endpoint, error: BaseException, why: str) -> ModelFa
         if isinstance(cause, httpx2.ReadTimeout):
             return stalled(endpoint)
         cause = cause.__cause__
-    # Before the first byte of a response; what comes after it is the stream's affair.
+    # Before the first byte of a response; later errors are handled by the stream.
     message = f"The connection to {endpoint.provider_id} was lost: {why}"
     return ModelFailure(
         wire_errors.api(_safe(message, endpoint), isRetryable=True), retryable=True, setback="busy"
@@ -245,7 +245,7 @@ def _disconnected(endpoint: Endpoint, error: BaseException, why: str) -> ModelFa
 def _unreached(endpoint: Endpoint, error: BaseException) -> ModelFailure:
     at = ""
     if endpoint.url is not None:
-        # Who cannot be reached does not depend on the path, which may hold a secret.
+        # Reachability does not depend on the path, which may contain a secret.
         at = f" at {_address(httpx2.URL(endpoint.url).copy_with(path='/'))}"
     why = str(error) or type(error).__name__
     message = (
@@ -261,7 +261,7 @@ def _address(url: httpx2.URL) -> str:
 
 
 def address_missing(endpoint: Endpoint) -> ModelFailure:
-    """Nobody said where the provider is, or nobody who is trusted."""
+    """No file, or no trusted one, gives the provider's address."""
     where = f"provider.{endpoint.provider_id}.options.baseURL"
     if endpoint.untrusted:
         text = f"There is no address of {endpoint.provider_id}.{_untrusted(endpoint)}"
@@ -275,7 +275,7 @@ def _untrusted(endpoint: Endpoint) -> str:
 
 
 def key_missing(endpoint: Endpoint) -> ModelFailure:
-    """There is no key to ask with."""
+    """There is no key for the provider."""
     where = "Set " + " or ".join(endpoint.key_variables) if endpoint.key_variables else "Set a key"
     message = (
         f"There is no key for {endpoint.provider_id}. {where} in the environment, or "
@@ -336,7 +336,7 @@ def _failure(
 
 
 def _words(body: object) -> list[str]:
-    """What an error calls itself."""
+    """The names that an error gives itself."""
     found: list[str] = []
     for _ in range(2):
         if isinstance(body, dict):
@@ -355,7 +355,7 @@ def _is_passing(error: ModelAPIError | None, status: int | None, words: Sequence
 
 
 def _is_refused_key(error: ModelAPIError | None, status: int | None) -> bool:
-    # "Forbidden" is as often about a model, a country or a budget.
+    # "Forbidden" is just as often about a model, a country or a budget.
     if status == HTTPStatus.FORBIDDEN:
         return False
     return isinstance(error, ModelAuthenticationError) or status == HTTPStatus.UNAUTHORIZED

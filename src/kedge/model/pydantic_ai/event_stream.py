@@ -1,8 +1,8 @@
-"""The body of an answer, between the network and the provider's library.
+"""The body of a response, between the network and the provider's library.
 
-The libraries expect streams as their own provider sends them. Here every stream is read as real
-servers send it, put into the form that the library expects, and judged: whether it ended, broke
-off, fell silent, or was no stream of events at all.
+The libraries expect streams as their own provider sends them. This module reads the streams of real
+servers, converts them to that form, and decides how they ended: complete, cut off, silent, or not a
+stream of events at all.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from kedge.model.endpoint import Endpoint
 from kedge.model.port import ModelFailure
 from kedge.model.pydantic_ai import errors
 
-# What no answer needs: attachments do not come back, and a file is written in many pieces.
+# No answer needs more: attachments are not sent back, and a file is written in many pieces.
 _LINE_LIMIT = 16 * 1024 * 1024
-# What keeping a line takes, however short it is.
+# Memory for a line beside its bytes.
 _LINE_OVERHEAD = 64
-# Comments and pings keep a queue alive, but not for ever: so many times the allowed silence.
+# Comments and pings keep a queued request alive, but only for this many allowed silences.
 _EMPTY_TALK = 6
-# An answer that said why it stopped has only its counts left to say.
+# After the reason to stop, only the usage can follow.
 _AFTERWORD = 30.0
-# Reading to the end of the body lets the next request use the connection again.
+# Reading to the end of the body lets the next request reuse the connection.
 _LAST_BYTES = 0.1
 
 _FIELD = re.compile(rb"[A-Za-z][A-Za-z0-9_-]*:")
@@ -47,41 +47,41 @@ _KEEP_ALIVE = {"ping", "heartbeat", "keep-alive", "keepalive"}
 
 
 class Reader(Protocol):
-    """Knows the frames of one protocol."""
+    """Interprets the frames of one protocol."""
 
     reason: str | None
-    """Why the model stopped, in the server's word; None until it says so."""
+    """Why the model stopped, in the server's term; None until it says so."""
     comment: str
-    """What the server says of the reason."""
+    """The server's explanation of the reason."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that matters can follow."""
+        """Whether nothing relevant can follow."""
 
     @property
     def may_end(self) -> bool:
-        """Whether a body that ends here as it should is whole."""
+        """Whether a body that properly ends here is complete."""
 
     def read(self, frame: dict[str, Any]) -> Iterable[dict[str, Any]]:
         """The frames that the library gets instead of this one."""
 
     def end(self) -> Iterable[dict[str, Any]]:
-        """The frames that it still gets when the stream is over."""
+        """The remaining frames for the library when the stream is over."""
 
     def is_frame(self, value: dict[str, Any]) -> bool:
-        """Whether a body that is no stream is an answer all the same."""
+        """Whether a body that is not a stream is an answer anyway."""
 
 
 class Ending:
-    """Whether an answer is over: when there is a reason, unless the server gives one with every
-    frame, so that more followed one of them."""
+    """Detects the end of an answer: it has a reason, and the server is not one that sends a reason
+    with every frame, so that more followed one of them."""
 
     def __init__(self) -> None:
         self.is_over = False
         self._is_often = False
 
     def take(self, *, has_reason: bool, has_words: bool) -> None:
-        """Count one more frame."""
+        """Count a frame."""
         if self.is_over and has_words:
             self._is_often, self.is_over = True, False
         if has_reason:
@@ -89,10 +89,10 @@ class Ending:
 
 
 class EventStream(httpx2.AsyncByteStream):
-    """The stream of one response; what is wrong with it is raised as `ModelFailure`."""
+    """The stream of one response; errors in it are raised as `ModelFailure`."""
 
     def __init__(self, response: httpx2.Response, reader: Reader, endpoint: Endpoint) -> None:
-        # A response of its own undoes the compression.
+        # A separate response decompresses the body.
         self._body = httpx2.Response(
             response.status_code,
             headers=response.headers,
@@ -106,10 +106,10 @@ class EventStream(httpx2.AsyncByteStream):
             response.headers.pop(name, None)
         self.reader = reader
         self.latest = b""
-        """What was handed on last."""
+        """The last frame that was passed on."""
         self.say: Callable[[str], Awaitable[None]] | None = None
-        """Takes words of a chat that follow other words, past the library, which would only hand
-        them on."""
+        """Receives words of a chat that follow other words; they bypass the library, which would
+        only pass them on."""
         self._endpoint = endpoint
         self._named = endpoint.protocol == "anthropic"
         self._name = ""
@@ -118,12 +118,12 @@ class EventStream(httpx2.AsyncByteStream):
         self._events = 0
         self._is_done = False
         self._ignored = b""
-        """The first line that is neither known nor an event."""
+        """The first line that is neither a known field nor an event."""
         self._page: list[bytes] | None = None
-        """The lines of what turned out to be no stream."""
+        """The lines of a body that turned out not to be a stream."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The stream as the library expects it."""
+        """The stream in the form that the library expects."""
         spoke = False
         async with aclosing(self._frames()) as frames:
             async for frame in frames:
@@ -160,7 +160,7 @@ class EventStream(httpx2.AsyncByteStream):
             yield frame
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        """What comes over the network, until it ends in a way that loses nothing."""
+        """The bytes from the network, until they end in a way that loses nothing."""
         clock = asyncio.get_running_loop().time
         last, events = clock(), 0
         async with aclosing(self._body.aiter_bytes()) as raw:
@@ -172,7 +172,7 @@ class EventStream(httpx2.AsyncByteStream):
                     raise errors.stalled(self._endpoint)
 
     async def _next(self, raw: AsyncIterator[bytes]) -> bytes:
-        """The next bytes; none when there are no more, or when none are needed any more."""
+        """The next bytes; empty if there are no more, or if no more are needed."""
         is_over = self.reader.is_over
         try:
             async with asyncio.timeout(_AFTERWORD if is_over else None):
@@ -207,14 +207,14 @@ class EventStream(httpx2.AsyncByteStream):
         elif name == b"event":
             self._name = value.decode(errors="replace")
         elif name == b"error":
-            # llama.cpp used to send its errors as a field of that name.
+            # llama.cpp used to send its errors as a field with this name.
             yield from self._dispatch()
             self._name, self._data = "error", [value]
         elif name not in (b"id", b"retry"):
             self._take_foreign(line)
 
     def _take_foreign(self, line: bytes) -> None:
-        """Unknown fields are to be ignored; but a page, or an error in JSON, is none."""
+        """Ignore unknown fields, but not a web page or an error in JSON."""
         begins = line.lstrip()[:1]
         if self._events or self._data:
             if begins in (b"{", b"<"):
@@ -250,7 +250,7 @@ class EventStream(httpx2.AsyncByteStream):
         yield from self.reader.read(value)
 
     def _last_words(self, rest: bytes) -> Iterator[dict[str, Any]]:
-        """What came without its end: a whole event counts, the beginning of one is lost."""
+        """Handle an event without its end: a complete one counts, a partial one is lost."""
         if rest:
             yield from self._take(rest)
         if self._page is not None:
@@ -263,7 +263,7 @@ class EventStream(httpx2.AsyncByteStream):
                 raise errors.lost(self._endpoint, "an event was cut off") from error
 
     def _read_page(self, text: bytes) -> Iterator[dict[str, Any]]:
-        """A body of JSON that is no stream: an answer in one piece, or an error."""
+        """Handle a JSON body that is not a stream: an answer in one piece, or an error."""
         value = _decoded(text)
         frames = value if isinstance(value, list) else [value]
         for frame in frames:
@@ -272,7 +272,7 @@ class EventStream(httpx2.AsyncByteStream):
             if _error_in("", frame) is None and not self.reader.is_frame(frame):
                 raise self._no_stream(text)
             yield from self._read("", frame)
-        # Whoever sends the whole answer at once has nothing more to say.
+        # A server that sends the whole answer at once sends nothing more.
         self._is_done = True
 
     def _check_end(self) -> None:
@@ -298,7 +298,7 @@ class EventStream(httpx2.AsyncByteStream):
 
 
 class _Lines:
-    """Splits bytes into lines, whichever of the three ends these have."""
+    """Splits bytes into lines, with any of the three line endings."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
@@ -324,7 +324,7 @@ class _Lines:
             self._begun += each
 
     def rest(self) -> bytes:
-        """What has no end yet."""
+        """The bytes without a line ending so far."""
         line = bytes(self._begun)
         self._begun.clear()
         if self._is_first:
@@ -334,7 +334,7 @@ class _Lines:
 
 
 def _is_delimited(response: httpx2.Response) -> bool:
-    """Whether the end of the body can be told from the end of the connection."""
+    """Whether the end of the body is distinct from the end of the connection."""
     headers = response.headers
     if "chunked" in str(headers.get("transfer-encoding", "")).lower():
         return True
@@ -347,27 +347,27 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
             async for _ in pieces:
                 pass
     except (TimeoutError, ModelFailure):
-        # The answer is whole; only the connection is not used again.
+        # The answer is complete; the connection just cannot be reused.
         return
 
 
 def _decoded(data: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """The value of a JSON text; None for what is none, and for null."""
+    """The value of a JSON text; None if the text is invalid or null."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        # Slower, but takes lone surrogates, NaN and mended bytes.
+        # Slower, but accepts lone surrogates, NaN and invalid UTF-8.
         return json.loads(data.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
 
 
 def _error_in(name: str, value: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """The error that a frame reports, in whichever of the usual places."""
+    """The error that a frame reports, in any of the usual places."""
     if error := value.get("error"):
-        # TGI has the kind beside the message.
+        # TGI puts the kind beside the message.
         kind = value.get("error_type")
         return {"message": error, "type": kind} if kind and isinstance(error, str) else error
     if name == "error" or value.get("object") == "error" or value.get("type") == "error":
@@ -379,7 +379,7 @@ def _error_in(name: str, value: dict[str, Any]) -> Any:  # noqa: ANN401 - any JS
 
 
 def _words_alone(frame: dict[str, Any]) -> str:
-    """The words of a frame in the form of OpenAI's chats, if it says nothing else."""
+    """The words of a frame in the form of OpenAI's chats, if it contains nothing else."""
     choices = frame.get("choices")
     if not choices or choices[0]["finish_reason"] is not None:
         return ""
@@ -388,16 +388,16 @@ def _words_alone(frame: dict[str, Any]) -> str:
 
 
 def object_in(value: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object of this name, or an empty one."""
+    """The object with this name, or an empty one."""
     inner = value.get(name)
     return inner if isinstance(inner, dict) else {}
 
 
 def objects_in(value: object) -> list[dict[str, Any]]:
-    """Those elements of a list that are objects."""
+    """The elements of a list that are objects."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def text_in(value: object) -> str:
-    """The value if it is text, else nothing."""
+    """The value if it is text, else an empty string."""
     return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
-"""OpenAI's two protocols as its own and other servers take them.
+"""OpenAI's two protocols, as its own and other servers accept them.
 
-Chat completions: what was sent once is sent again as it was, Claude's cache is used, and
-OpenRouter's `reasoning_details` go back as they came. Responses: thoughts are summarised.
+Chat completions: earlier messages are sent again unchanged, Claude's cache is used, and
+OpenRouter's `reasoning_details` are sent back as received. Responses: thoughts are summarised.
 """
 
 import re
@@ -24,7 +24,7 @@ from kedge.model.pydantic_ai.request import previous_and_last
 DETAILS = "reasoning_details"
 _FIELDS = ("reasoning", "reasoning_content")
 _GROWING = ("text", "summary", "data")
-"""What of a detail comes in pieces."""
+"""The fields of a detail that are streamed in pieces."""
 _REFUSED = (400, 422)
 _FELL_OVER_LISTS = re.compile(
     r"cache_control|unmarshal|deseriali[sz]|\barray\b|\.content\b|'list'|messages\["
@@ -36,17 +36,17 @@ _SUMMARY = "openai_reasoning_summary"
 
 
 class ChatModel(OpenAIChatModel):
-    """A model behind a server that speaks chat completions."""
+    """A model behind a server with chat completions."""
 
     _takes_marks: bool | None = None
-    """Whether the server takes the marks of Claude's cache; None before it was asked."""
+    """Whether the server accepts marks for Claude's cache; None before the first request."""
 
     @property
     def _marks(self) -> bool:
         return "claude" in self.model_name.lower() and self._takes_marks is not False
 
     async def _completions_create(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - as theirs
-        """Ask; a server that refuses the first request with marks is asked without them."""
+        """Send a request; a server that refuses the first one with marks gets it without them."""
         if not self._marks:
             return await super()._completions_create(*given, **named)
         try:
@@ -61,7 +61,7 @@ class ChatModel(OpenAIChatModel):
         try:
             return await super()._completions_create(*given, **named)
         except BaseException:
-            # It was not for the marks, or nobody knows.
+            # The marks were not the cause, or it is unknown.
             self._takes_marks = None
             raise
 
@@ -96,7 +96,7 @@ class ChatModel(OpenAIChatModel):
 
 
 class ResponsesModel(OpenAIResponsesModel):
-    """A model behind OpenAI's Responses, which do not show everyone what a model thinks."""
+    """A model behind OpenAI's Responses, which show a model's thoughts only to some accounts."""
 
     _is_told_thoughts: bool = True
 
@@ -107,7 +107,7 @@ class ResponsesModel(OpenAIResponsesModel):
         model_settings: dict[str, Any],
         model_request_parameters: Any,  # noqa: ANN401 - as theirs
     ) -> Any:  # noqa: ANN401 - as theirs
-        """Ask; an account that may not see summaries is asked without them, then and later."""
+        """Send a request, without summaries once the account was refused them."""
         create: Any = super()._responses_create
         plain = {key: model_settings[key] for key in model_settings if key != _SUMMARY}
         settings = model_settings if self._is_told_thoughts else plain
@@ -121,10 +121,10 @@ class ResponsesModel(OpenAIResponsesModel):
 
 
 def _may_be_about_marks(error: ModelHTTPError) -> bool:
-    """Whether the server refused the request, or fell over contents that are lists."""
+    """Whether the server refused the request, or failed on contents that are lists."""
     if error.status_code in _REFUSED:
         return True
-    # Any other fault may pass, and then all that the cache would have saved were paid for.
+    # Other faults may be temporary; giving up the cache for them would cost its savings.
     return error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and bool(
         _FELL_OVER_LISTS.search(str(error.body))
     )
@@ -135,10 +135,10 @@ def _is_about_summaries(error: ModelHTTPError) -> bool:
 
 
 def _settle_thoughts(messages: Sequence[dict[str, Any]]) -> None:
-    """Give each message of the model the field for thoughts or none, for good.
+    """Decide for each message of the model whether it has the field for thoughts, permanently.
 
-    pydantic-ai fills it in only after the last prompt, so that the next prompt would change what
-    was sent before it.
+    pydantic-ai adds it only to messages after the last prompt, so the next prompt would change
+    messages that were already sent.
     """
     name: str | None = None
     for message in messages:
@@ -154,11 +154,11 @@ def _settle_thoughts(messages: Sequence[dict[str, Any]]) -> None:
 
 
 def _mark(messages: Sequence[dict[str, Any]]) -> None:
-    """Mark what Claude's cache keeps: the system text, which comes after the tools, and all up to
-    where this request and the one before it end."""
+    """Mark what Claude's cache shall keep: the system text, which comes after the tools, and
+    everything up to the ends of the previous request and of this one."""
     for message in messages:
         if message["role"] != "assistant" and message["content"]:
-            # All of them, so that those whose mark moved on stay as they were.
+            # All of them, so that messages whose mark moved on stay unchanged.
             message["content"] = _as_parts(message["content"])
     for message in _worth_a_mark(messages):
         message["content"][-1]["cache_control"] = _MARK
@@ -169,13 +169,13 @@ def _as_parts(content: str | list[Any]) -> list[Any]:
 
 
 def _worth_a_mark(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most four, which is as many as Claude takes."""
+    """At most four, which is Claude's limit."""
     previous, last = _ends(messages)
     found = [
         _last_able(messages, "system"),
         _last_able(messages[:previous]),
         _last_able(messages[:last]),
-        # Some servers leave out the marks on what tools gave back.
+        # Some servers drop the marks on tool results.
         _last_able(messages, "user"),
     ]
     return [message for message in found if message is not None]
@@ -190,7 +190,7 @@ def _ends(messages: Sequence[dict[str, Any]]) -> tuple[int, int]:
 def _last_able(
     messages: Sequence[dict[str, Any]], role: str | None = None
 ) -> dict[str, Any] | None:
-    """The last message that a mark can stand on; what a tool gave back may be nothing."""
+    """The last message that can carry a mark; a tool result may be empty."""
     able = (
         message
         for message in reversed(messages)
@@ -204,9 +204,9 @@ class ChatStream(OpenAIStreamedResponse):
     """Keeps the details of a thought with it."""
 
     _details: dict[int, list[dict[str, Any]]] = field(default_factory=dict, init=False)
-    """Those of each thought, by its number."""
+    """The details of each thought, by its index."""
     _told_in: str = field(default=_FIELDS[0], init=False)
-    """The field that the words of thoughts come in."""
+    """The field in which the words of thoughts arrive."""
 
     def _map_thinking_delta(
         self, choice: chat_completion_chunk.Choice
@@ -243,7 +243,7 @@ def _text_of(details: Iterable[dict[str, Any]]) -> str:
 
 
 def _add_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Add a piece to the detail that it belongs to, or begin a new one with it."""
+    """Add a piece to its detail, or start a new detail with it."""
     last = next((each for each in reversed(details) if _is_one(each, piece)), None)
     if last is None:
         details.append(dict(piece))
@@ -259,5 +259,5 @@ def _is_one(detail: dict[str, Any], piece: dict[str, Any]) -> bool:
     if detail.get("type") != piece.get("type") or detail.get("index") != piece.get("index"):
         return False
     ids = {each["id"] for each in (detail, piece) if each.get("id")}
-    # Without a number, what was signed is over.
+    # Without an index, a signed detail is complete.
     return len(ids) < 2 and (piece.get("index") is not None or not detail.get("signature"))

@@ -1,5 +1,5 @@
-"""The protocols whose streams need little checking: whether they ended, and what the library knows
-of them."""
+"""Readers for the protocols whose streams need few checks: whether they ended, and which frames the
+library knows."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -61,16 +61,16 @@ class GoogleReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether there was a reason to stop."""
+        """Whether a reason to stop was sent."""
         return self._ending.is_over
 
     @property
     def may_end(self) -> bool:
-        """Whether there was a reason in any frame."""
+        """Whether any frame had a reason."""
         return self.reason is not None
 
     def read(self, frame: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        """The frame; a reason that the library does not know is taken out."""
+        """The frame; a reason that the library does not know is removed."""
         has_reason = has_words = False
         blocked = text_in(object_in(frame, "promptFeedback").get("blockReason"))
         if blocked:

@@ -1,4 +1,4 @@
-"""A request of kedge in pydantic-ai's terms: messages, tools and settings."""
+"""A kedge request in pydantic-ai's terms: messages, tools and settings."""
 
 import re
 from collections import OrderedDict
@@ -46,12 +46,12 @@ CallIds: TypeAlias = Callable[[str], str]
 
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _MOST_KEPT = 8
-"""Conversations; what is kept of one takes about as much again as the conversation itself."""
+"""Number of conversations; the converted form takes about as much memory as the original."""
 _KINDS = {"image": "image", "audio": "audio", "video": "video", "application/pdf": "pdf"}
 
 
 class Conversations:
-    """What was made of conversations for the last requests: the next one says most of it again."""
+    """Caches the converted messages of recent requests: the next request repeats most of them."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Made] = OrderedDict()
@@ -60,7 +60,7 @@ class Conversations:
         self, request: ModelRequest, info: ModelInfo, protocol: Protocol
     ) -> list[ModelMessage]:
         """The conversation, with the system text in front."""
-        # Taken out: no other request changes it meanwhile.
+        # Removed from the cache, so that no other request changes it meanwhile.
         made = self._kept.pop(request.conversation or "", None)
         if made is None or (made.info, made.protocol) != (info, protocol):
             made = _Made(info, protocol)
@@ -80,16 +80,16 @@ class Conversations:
 
 @dataclass(slots=True)
 class _Made:
-    """A conversation as one model was told it, turn by turn."""
+    """A conversation as converted for one model, turn by turn."""
 
     info: ModelInfo
     protocol: Protocol
     turns: list[UserTurn | AssistantTurn] = field(default_factory=list)
     said: list[ModelMessage | None] = field(default_factory=list)
-    """None for a turn of which there is nothing to say."""
+    """None for an empty turn."""
 
     def go_on(self, turns: Sequence[UserTurn | AssistantTurn]) -> None:
-        """Be made of these turns; what is the very same object as before is not made again."""
+        """Convert these turns; a turn that is the same object as before is not converted again."""
         same = takewhile(lambda pair: pair[0] is pair[1], zip(self.turns, turns, strict=False))
         count = sum(1 for _ in same)
         del self.turns[count:], self.said[count:]
@@ -108,18 +108,18 @@ def _message(turn: UserTurn | AssistantTurn, info: ModelInfo, ids: CallIds) -> M
 
 
 def _mark_previous_end(said: list[ModelMessage]) -> None:
-    """Have the cache looked for where the request before this one ended, and wrote it: from the end
-    of this one, which is marked anyway, no provider looks back over more than 20 blocks."""
+    """Mark the end of the previous request, so that the cache is searched there: from the end of
+    this one, which is marked anyway, no provider searches back more than 20 blocks."""
     for index in previous_and_last([isinstance(each, ModelResponse) for each in said])[:-1]:
         parts = said[index].parts
-        # A mark needs something to stand on, and the system text has its own.
+        # A mark needs content, and the system text has its own mark.
         if not all(isinstance(part, SystemPromptPart) for part in parts):
             said[index] = TheirRequest(parts=[*parts, UserPromptPart(content=[CachePoint()])])
 
 
 def previous_and_last(answers: Sequence[bool]) -> list[int]:
-    """Where the request before this one ended, if there was one, and where this one ends, given
-    which of its messages are answers."""
+    """Where the previous request ended, if there was one, and where this one ends, given which
+    messages are answers."""
     ends = [
         index
         for index, is_answer in enumerate(answers)
@@ -131,13 +131,13 @@ def previous_and_last(answers: Sequence[bool]) -> list[int]:
 def _system_parts(request: ModelRequest, protocol: Protocol) -> list[ModelRequestPart]:
     texts = [text for text in request.system if text]
     if protocol == "chat" and texts:
-        # The templates of many open models allow one system message and no more.
+        # The prompt templates of many open models allow only one system message.
         texts = ["\n\n".join(texts)]
     return [SystemPromptPart(text) for text in texts]
 
 
 def parameters(request: ModelRequest) -> ModelRequestParameters:
-    """The tools, with their schemas as they are."""
+    """The tools, with their schemas unchanged."""
     return ModelRequestParameters(function_tools=[_tool(spec) for spec in request.tools])
 
 
@@ -151,7 +151,7 @@ def _tool(spec: ToolSpec) -> ToolDefinition:
 
 
 def _user_parts(turn: UserTurn, info: ModelInfo, ids: CallIds) -> Iterator[ModelRequestPart]:
-    # Providers want the results right after the calls, before anything a person said.
+    # Providers want the results right after the calls, before any text of the user.
     for item in turn.content:
         if isinstance(item, ToolResult):
             yield _result(item, info, ids)
@@ -205,7 +205,7 @@ def _answer_parts(
                 **(_origin(item.metadata) if own and item.metadata else {}),
             )
         elif own and item.metadata:
-            # Without what the provider put on it, a thought is of no use to it.
+            # Without its provider's metadata, a thought is useless to the provider.
             yield _thought(item)
 
 
@@ -230,7 +230,7 @@ def _clean_id(call_id: str) -> str:
     return _NOT_IN_IDS.sub("_", call_id)
 
 
-# More is rarely wanted of one answer, and some providers count it against a rate limit.
+# An answer rarely needs more, and some providers count the limit against a rate limit.
 OUTPUT_LIMIT = 32_000
 
 _COMMON = {
@@ -257,7 +257,7 @@ _OWN: dict[Protocol, dict[str, str]] = {
     "anthropic": {"effort": "thinking", "thinking": "anthropic_thinking"},
     "google": {"thinkingLevel": "thinking", "thinkingConfig": "google_thinking_config"},
 }
-# What the chat protocol calls them; all else goes into its body as it was written.
+# Names in the chat protocol; other settings go into the request body unchanged.
 _BODY = {
     "reasoningEffort": "reasoning_effort",
     "textVerbosity": "verbosity",
@@ -302,7 +302,7 @@ def settings_of(
 
 
 def _usual(request: ModelRequest, info: ModelInfo, protocol: Protocol) -> dict[str, Any]:
-    """What is asked for unless the options say otherwise."""
+    """The defaults, which options can override."""
     usual: dict[str, Any] = {}
     if protocol == "responses" and request.purpose == "answer":
         if request.conversation is not None:
@@ -314,20 +314,20 @@ def _usual(request: ModelRequest, info: ModelInfo, protocol: Protocol) -> dict[s
 
 def _habits(protocol: Protocol) -> dict[str, Any]:
     if protocol == "anthropic":
-        # The conversation only ever grows, so that nearly all of it can be read from the cache.
+        # The conversation only grows, so nearly all of it can be read from the cache.
         return {
             "anthropic_cache_instructions": True,
             "anthropic_cache_messages": True,
             "anthropic_cache_tool_definitions": True,
         }
     if protocol == "responses":
-        # kedge keeps the conversation, nobody else needs to.
+        # kedge stores the conversation, so the provider need not.
         return {"openai_store": False}
     return {}
 
 
 def _is_set_in_its_ways(profile: ModelProfile) -> bool:
-    """Whether the libraries know that a model refuses a temperature; they would warn on stderr."""
+    """Whether the library knows that a model refuses a temperature; it would warn on stderr."""
     known: Mapping[str, Any] = profile
     flags = ("openai_supports_reasoning", "anthropic_disallows_sampling_settings")
     return any(known.get(flag) for flag in flags)

@@ -1,9 +1,9 @@
-"""A streamed answer of pydantic-ai as kedge's events: everything that began also ends, in order.
+"""Converts a streamed answer of pydantic-ai to kedge's events: every start has an end, in order.
 
 DeepSeek's, Qwen's and other open models write `<think>` at the beginning of an answer. Some have it
-in the template of their prompt, so that only `</think>` is seen, after a thought that was taken for
-text. Tags later in an answer, or in code, are text; other tags, such as `<reasoning>`, are rather
-of an answer in XML.
+in their prompt template, so that only `</think>` arrives, after a thought that was taken for text.
+Tags later in an answer, or in code, are text; other tags, such as `<reasoning>`, more likely belong
+to an answer in XML.
 """
 
 import re
@@ -52,11 +52,11 @@ _FENCE = "```"
 
 
 class TaggedText:
-    """The text of one answer, taken apart piece by piece."""
+    """The text of one answer, split into text and thoughts piece by piece."""
 
     def __init__(self) -> None:
         self._held = ""
-        """What may be the beginning of a tag."""
+        """Text that may be the beginning of a tag."""
         self._end: str | None = None
         """The tag that ends the current thought."""
         self._at_beginning = True
@@ -66,10 +66,10 @@ class TaggedText:
         """The text so far, as long as it may turn out to be a thought."""
         self._at_line_start = True
         self._whole: list[str] = []
-        """All that came, as long as there was nothing but thoughts."""
+        """Everything so far, as long as there were only thoughts."""
 
     def feed(self, piece: str) -> Iterator[Said]:
-        """What the next piece comes to."""
+        """The parts that the next piece completes."""
         self._whole.append(piece)
         text, self._held = self._held + piece, ""
         while text:
@@ -81,17 +81,17 @@ class TaggedText:
                 text = yield from self._speak(text)
 
     def expect_no_more(self) -> None:
-        """Thoughts come apart from the text, or a tool was called: no text becomes a thought."""
+        """Stop turning text into thoughts: they arrive separately, or a tool was called."""
         self._said = None
 
     @property
     def only_thought(self) -> str:
-        """What came, if it is a thought that has ended and behind which there is nothing."""
+        """The whole input, if it is one complete thought with nothing after it."""
         is_over = self._at_beginning and self._follows_thought and not self._held.strip()
         return "".join(self._whole).strip() if is_over else ""
 
     def end(self) -> Iterator[Said]:
-        """What was held back, when nothing more comes."""
+        """The text that was held back, at the end of the answer."""
         held, self._held = self._held, ""
         if self._end is not None:
             if held:
@@ -102,7 +102,7 @@ class TaggedText:
             yield "text", held
 
     def _begin(self, text: str) -> str:
-        """The first characters tell whether it is a thought."""
+        """Decide by the first characters whether it is a thought."""
         stripped = text.lstrip()
         for tag, end in _ENDS.items():
             if stripped.startswith(tag):
@@ -158,7 +158,8 @@ class TaggedText:
             yield "text", text
 
     def _is_thought(self) -> bool:
-        """Whether an end without a beginning ends a thought: not in code, nor after a beginning."""
+        """Whether an end tag without a start tag ends a thought: not in code, nor after a start
+        tag."""
         text = "".join(self._said or ())
         return bool(text) and "<think" not in text and text.count(_FENCE) % 2 == 0
 
@@ -175,26 +176,26 @@ def _may_be_end(line: str) -> bool:
 
 
 def _split(text: str, tag: str) -> tuple[str, str]:
-    """The text, and the end of it that may be the beginning of the tag."""
+    """The text, and its end that may be the beginning of the tag."""
     for length in range(min(len(tag) - 1, len(text)), 0, -1):
         if tag.startswith(text[-length:]):
             return text[:-length], text[-length:]
     return text, ""
 
 
-# No tool of ours takes anything near as deep, and every reader must be able to walk it.
+# No tool needs such depth, and every reader must be able to walk it.
 DEPTH_LIMIT = 64
-# Beside the numbers of all parts.
+# Distinct from the indexes of all parts.
 _REFUSAL, _TAGGED, _TAGGED_THOUGHT = -1, -2, -3
 
 
 @dataclass(kw_only=True)
 class _Spoken:
-    """Text or a thought that is being streamed."""
+    """A text or thought that is being streamed."""
 
     indices: set[int]
     thought: ThinkingPart | None = None
-    """As far as it is known, with what its provider wants to have back."""
+    """The thought so far, with the metadata that its provider needs back."""
 
 
 @dataclass(kw_only=True)
@@ -207,21 +208,21 @@ class _Call:
 
 
 class StreamReader:
-    """Turns the events of one answer into kedge's."""
+    """Converts the events of one answer to kedge's."""
 
     def __init__(self, tagged: TaggedText | None = None) -> None:
         self._tagged = tagged
-        """Finds the thoughts in the text, where the server may not do so."""
+        """Finds thoughts in the text, if the server may not separate them."""
         self._spoken: _Spoken | None = None
         self._calls: dict[int, _Call] = {}
         self._ids: set[str] = set()
         self._has_words = False
         self._has_tagged_thought = False
-        """Whether there is a thought, and it is the text's."""
+        """Whether there is a thought, and it was found in the text."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was neither a word nor a call; thoughts are for the model alone."""
+        """Whether there was neither text nor a call; thoughts do not count as an answer."""
         return not self._has_words and not self._calls
 
     @property
@@ -230,7 +231,7 @@ class StreamReader:
         return bool(self._calls)
 
     def hear(self, event: ModelResponseStreamEvent) -> Iterator[ModelEvent]:
-        """What one event comes to."""
+        """The events for one event of pydantic-ai."""
         if isinstance(event, PartStartEvent):
             yield from self._start(event.index, event.part)
         elif isinstance(event, PartDeltaEvent):
@@ -239,16 +240,16 @@ class StreamReader:
             yield from self._complete(self._calls[event.index], final=False)
 
     def speak(self, words: str) -> Iterator[ModelEvent]:
-        """More words of a text that has begun, in a chat."""
+        """The events for more words of a started text in a chat."""
         assert self._tagged is not None
         yield from self._apart(self._tagged.feed(words))
 
     def refuse(self, text: str) -> Iterator[ModelEvent]:
-        """A refusal, which is told apart from the text, is shown as text."""
+        """The events for a refusal, which arrives apart from the text and is shown as text."""
         yield from self._say(_REFUSAL, text)
 
     def end(self, *, is_said: bool) -> Iterator[ModelEvent]:
-        """What is still open, when nothing more comes: because all `is_said`, or else."""
+        """The events that close what is open; `is_said` if the answer is complete."""
         if self._tagged is not None:
             yield from self._apart(self._tagged.end())
         yield from self._close()
@@ -258,7 +259,7 @@ class StreamReader:
             yield from self._complete(call, final=True)
 
     def _unthink(self, text: str) -> Iterator[ModelEvent]:
-        # An answer in tags, or a thought that was meant as one: to lose it would be worse.
+        # An answer in tags, or meant as a thought: losing it would be worse.
         if text:
             self._has_words = True
             yield ThoughtWasText(text=mend_text(text))
@@ -272,7 +273,7 @@ class StreamReader:
                 self._tagged.expect_no_more()
             yield from self._begin_thought(index, part)
         elif isinstance(part, ToolCallPart) and index in self._calls:
-            # Said anew, with more of it known.
+            # Sent again with more details.
             self._calls[index].part = part
         elif isinstance(part, ToolCallPart):
             if self._tagged is not None:
@@ -313,7 +314,7 @@ class StreamReader:
                 yield TextWasThought(text=mend_text(text))
 
     def _say(self, index: int, text: str) -> Iterator[ModelEvent]:
-        # Providers send empty pieces, and notes on text that is over.
+        # Providers send empty pieces, and annotations on text that is complete.
         if not text:
             return
         if self._spoken is None or index not in self._spoken.indices:
@@ -326,7 +327,7 @@ class StreamReader:
     def _begin_thought(self, index: int, part: ThinkingPart) -> Iterator[ModelEvent]:
         spoken = self._spoken
         if spoken is not None and spoken.thought is not None and _same(spoken.thought, part):
-            # One thought in several paragraphs, which only together are signed.
+            # One thought in several paragraphs, which share one signature.
             spoken.indices.add(index)
             yield ReasoningDelta(text="\n\n")
         else:
@@ -360,7 +361,8 @@ class StreamReader:
             return
         raw = _raw(call.part)
         arguments = _arguments(raw)
-        # Calls may come interleaved: what is no object yet, or nothing, may still become one.
+        # Calls may be interleaved: arguments that are empty or not an object may still be
+        # completed.
         if not final and (arguments is None or not raw.strip()):
             return
         call.over = True

@@ -1,4 +1,4 @@
-"""Every route of the server, by area."""
+"""All routes of the server, by area."""
 
 from kedge.server.routes import (
     agents,

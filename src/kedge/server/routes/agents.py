@@ -1,4 +1,4 @@
-"""Who answers prompts in a directory, and with which tools, commands and skills."""
+"""Routes for the agents of a directory, and their tools, commands and skills."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,14 +19,14 @@ routes = Routes()
 
 
 class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose tools: models change files with different ones."""
+    """The model whose tools are asked for: models edit files with different tools."""
 
     provider: str
     model: str
 
 
 class ToolItem(msgspec.Struct, frozen=True):
-    """A tool, as models are told of it."""
+    """A tool, as models see it."""
 
     id: str
     description: str
@@ -34,7 +34,7 @@ class ToolItem(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt that has a name."""
+    """A named prompt."""
 
     name: str
     template: str
@@ -56,7 +56,7 @@ async def list_agents(request: Request[NoQuery, NoBody]) -> Response:
 
 
 def shown_agents(agents: list[AgentInfo]) -> list[AgentInfo]:
-    """Agents without what may be a secret of their models' clients."""
+    """Agents without options that may hold a secret of their model's client."""
     return [msgspec.structs.replace(each, options=redacted(each.options)) for each in agents]
 
 
@@ -71,7 +71,7 @@ async def list_tools(request: Request[ToolQuery, NoBody]) -> Response:
     """The tools that a model is offered, with their arguments as JSON schema."""
     tools = {tool.name: tool for tool in BUILTIN}
     with suppress(ModelNotFound):
-        # Of a model that is not there nothing is known; it would be offered any.
+        # Nothing is known about a model that does not exist; it would be offered any tool.
         catalog = (await request.surroundings()).catalog
         tools = suited(tools, catalog.model(request.query.provider, request.query.model))
     specs = [tool.spec for tool in tools.values()]
@@ -80,11 +80,11 @@ async def list_tools(request: Request[ToolQuery, NoBody]) -> Response:
 
 @routes.get("/command", "command.list", answer=list[Command])
 async def list_commands(request: Request[NoQuery, NoBody]) -> Response:
-    """The commands; this kedge runs none yet, so it lists none."""
+    """The commands. kedge does not run any yet, so the list is empty."""
     return json([])
 
 
 @routes.get("/skill", "app.skills", answer=list[Skill])
 async def list_skills(request: Request[NoQuery, NoBody]) -> Response:
-    """The skills; this kedge has none yet."""
+    """The skills. kedge has none yet, so the list is empty."""
     return json([])

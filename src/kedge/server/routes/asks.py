@@ -1,4 +1,4 @@
-"""Permissions and questions that runs wait for, and the answers of people."""
+"""Routes for permission requests and questions that runs wait for, and the users' replies."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ routes = Routes()
 
 
 class ReplyBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said to a permission."""
+    """A reply to a permission request."""
 
     reply: PermissionReply
     message: str | None = None
-    """With a rejection: what the agent is to do instead."""
+    """With a rejection: what the agent should do instead."""
     lasting: bool = False
-    """With `always`: it holds until it is taken back, and not only until the server ends."""
+    """With `always`: whether it lasts until it is revoked, instead of until the server stops."""
 
 
 class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said to a permission, in the words of the older route."""
+    """A reply to a permission request, in the form of the older route."""
 
     response: PermissionReply
     lasting: bool = False
@@ -33,14 +33,14 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswersBody(msgspec.Struct, frozen=True, kw_only=True):
-    """For each question, in their order, the labels that were chosen."""
+    """The chosen labels for each question, in the order of the questions."""
 
     answers: list[list[str]]
 
 
 @routes.get("/permission", "permission.list", answer=list[PermissionRequest])
 async def permissions(request: Request[NoQuery, NoBody]) -> Response:
-    """The permissions that sessions of a directory wait for, oldest first."""
+    """The permission requests that sessions of a directory wait for, oldest first."""
     asks = request.backend.engine.asks
     return json(await asks.permissions(directory=request.directory))
 
@@ -49,7 +49,7 @@ async def permissions(request: Request[NoQuery, NoBody]) -> Response:
     "/permission/{requestID}/reply", "permission.reply", body=ReplyBody, answer=bool, grants=always
 )
 async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Response:
-    """Allow something once or always, or reject it."""
+    """Allow a request once or always, or reject it."""
     asks, body, id = request.backend.engine.asks, request.body, await _id(request, "per")
     await asks.reply_permission(id, body.reply, body.message, lasting=body.lasting)
     return TRUE
@@ -63,7 +63,7 @@ async def reply_permission(request: Request[NoQuery, ReplyBody]) -> Response:
     grants=always,
 )
 async def respond_permission(request: Request[NoQuery, ResponseBody]) -> Response:
-    """The older way to reply to a permission."""
+    """Reply to a permission request: the older route."""
     id = request.id("per", "permissionID")
     session = await request.session()
     asks, body = request.backend.engine.asks, request.body
@@ -82,7 +82,7 @@ async def allowed_permissions(request: Request[NoQuery, NoBody]) -> Response:
     "/permission/allowed/{ruleID}", "kedge.permission.forget", answer=bool, grants=always
 )
 async def forget_permission(request: Request[NoQuery, NoBody]) -> Response:
-    """Ask again for what was allowed with `always`."""
+    """Revoke a permission that was given with `always`."""
     id, project = request.path["ruleID"], (await request.known_place()).project
     if not await request.backend.engine.asks.forget_allowed(project.id, id=id):
         raise NotFound("Permission rule", id)
@@ -108,13 +108,13 @@ async def reply_question(request: Request[NoQuery, AnswersBody]) -> Response:
 
 @routes.post("/question/{requestID}/reject", "question.reject", answer=bool, grants=always)
 async def reject_question(request: Request[NoQuery, NoBody]) -> Response:
-    """Say that questions will not be answered, which ends the turn."""
+    """Reject questions, which ends the turn."""
     await request.backend.engine.asks.reject_question(await _id(request, "que"))
     return TRUE
 
 
 async def _id(request: Request[NoQuery, Any], prefix: str) -> str:
-    """The id that is answered, if its session is one for clients."""
+    """The id from the path, if clients may use its session."""
     id = request.id(prefix, "requestID")
     settings = request.backend.settings
     if settings.root is not None:

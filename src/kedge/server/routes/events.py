@@ -1,16 +1,16 @@
-"""What happens, as streams of server-sent events, and starting afresh."""
+"""Routes for event streams (server-sent events), and for disposing instances."""
 
 from typing import Any
 
 import msgspec
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.errors import InvalidCursor
 from kedge.domain.events import EventFrame
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import TRUE, Response, Stream
 from kedge.server.routing import Routes
-from kedge.store.cursors import EventCursor
 
 routes = Routes()
 _SSE = "text/event-stream"
@@ -18,15 +18,15 @@ _NOWHERE = EventCursor("", 0)
 
 
 class After(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stream begins."""
+    """Where a stream starts."""
 
     after: str | None = None
     """A cursor: the `id` of a frame. `Last-Event-ID`, which clients send by themselves when they
-    come back, counts more."""
+    reconnect, takes precedence."""
 
 
 class GlobalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event with the place that it comes from."""
+    """An event with its directory and project."""
 
     payload: EventFrame[dict[str, Any]]
     directory: str | None = None
@@ -49,14 +49,14 @@ async def global_events(request: Request[After, NoBody]) -> Stream:
 
 @routes.post("/instance/dispose", "instance.dispose", answer=bool)
 async def dispose_instance(request: Request[NoQuery, NoBody]) -> Response:
-    """Tell the listeners of a directory to start afresh; nothing that runs is touched."""
+    """Tell the clients of a directory to reload everything; running turns are not touched."""
     await request.backend.streams.dispose(request.directory)
     return TRUE
 
 
 @routes.post("/global/dispose", "global.dispose", answer=bool)
 async def dispose_everything(request: Request[NoQuery, NoBody]) -> Response:
-    """Tell all listeners to start afresh; nothing that runs is touched."""
+    """Tell all clients to reload everything; running turns are not touched."""
     await request.backend.streams.dispose_all()
     return TRUE
 
@@ -67,8 +67,8 @@ def _cursor(request: Request[After, NoBody]) -> EventCursor | None:
         try:
             return EventCursor.parse(header)
         except InvalidCursor:
-            # An error would be the end for a client that sends it by itself; so it is told to
-            # fetch everything anew, as with the cursor of another database.
+            # The client sends this header by itself, and an error would be final for it; so it is
+            # told to load everything again, as with the cursor of another database.
             return _NOWHERE
     if not request.query.after:
         return None

@@ -1,17 +1,15 @@
 """Files of the directory: listed, read, and found by name or by what is in them."""
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from kedge.engine.files.git_status import Status, Uncounted, changes
-from kedge.server.finding import Kind, Match, find_files, find_text
-from kedge.server.paths import FileContent, FileNode, list_folder, read_content
+from kedge.engine.files.browse import FileContent, FileNode
+from kedge.engine.files.find import Kind, Match
+from kedge.engine.files.git_status import Status, Uncounted
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, incomplete, json
 from kedge.server.routing import Routes
-from kedge.snapshot.repository.git_cli import aside
 
 routes = Routes(reads_files=True)
 
@@ -63,19 +61,21 @@ class FileStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 @routes.get("/file", "file.list", query=PathQuery, answer=list[FileNode])
 async def list_files(request: Request[PathQuery, NoBody]) -> Response:
     """The files and folders in a folder."""
-    return json(await aside(partial(list_folder, request.directory, request.query.path)))
+    files, path = request.backend.engine.files, request.query.path
+    return json(await files.list_folder(path, directory=request.directory))
 
 
 @routes.get("/file/content", "file.read", query=PathQuery, answer=FileContent)
 async def read_file(request: Request[PathQuery, NoBody]) -> Response:
     """What is in a file."""
-    return json(await aside(partial(read_content, request.directory, request.query.path)))
+    files, path = request.backend.engine.files, request.query.path
+    return json(await files.read(path, directory=request.directory))
 
 
 @routes.get("/file/status", "file.status", answer=list[FileStatus])
 async def file_status(request: Request[NoQuery, NoBody]) -> Response:
     """The files that differ from the last commit."""
-    found = await aside(partial(changes, request.directory))
+    found = await request.backend.engine.files.status(request.directory)
     files = [
         FileStatus(
             each.file,
@@ -93,7 +93,8 @@ async def file_status(request: Request[NoQuery, NoBody]) -> Response:
 @routes.get("/find", "find.text", query=PatternQuery, answer=list[Match])
 async def find_lines(request: Request[PatternQuery, NoBody]) -> Response:
     """Lines of files that match a regular expression."""
-    return json(await find_text(request.directory, request.query.pattern))
+    files, pattern = request.backend.engine.files, request.query.pattern
+    return json(await files.find_text(pattern, directory=request.directory))
 
 
 @routes.get("/find/file", "find.files", query=FilesQuery, answer=list[str])
@@ -103,8 +104,10 @@ async def find_names(request: Request[FilesQuery, NoBody]) -> Response:
     kinds: list[Kind] = ["file", "directory"] if query.dirs == "true" else ["file"]
     if query.type is not None:
         kinds = [query.type]
-    names = request.backend.names
-    return json(await find_files(names, request.directory, query.query, query.limit, kinds))
+    found = await request.backend.engine.files.find_files(
+        query.query, limit=query.limit, kinds=kinds, directory=request.directory
+    )
+    return json(found)
 
 
 @routes.get("/find/symbol", "find.symbols", query=SymbolQuery, answer=list[dict[str, Any]])

@@ -1,4 +1,4 @@
-"""What a session did to files and when: diffs, files as they were, tails of reverts, and search."""
+"""Routes for what a session did to files: diffs, past files, tails of reverts, and search."""
 
 import base64
 import binascii
@@ -11,10 +11,10 @@ from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.sessions import FileDiff, SessionInfo, Tail
 from kedge.domain.values import Value
 from kedge.domain.worktrees import TreeEntry
+from kedge.engine.files.browse import LARGEST_FILE, FileContent, content_of
 from kedge.engine.json_views import shown
 from kedge.engine.session import Session
 from kedge.server.errors import BadRequest
-from kedge.server.paths import LARGEST_FILE, FileContent, content_of
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import Response, json
 from kedge.server.routes.session_lists import next_page
@@ -24,40 +24,40 @@ routes = Routes()
 
 
 class SessionDiffQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What part of the session; by default all of it."""
+    """Which part of the session; by default all of it."""
 
     messageID: str | None = None
-    """Of one message; for a prompt, its whole turn."""
+    """Only this message; for a prompt, its whole turn."""
     since: str | None = msgspec.field(default=None, name="from")
     """From this message; by default from the first."""
     until: str | None = None
-    """Up to before this message."""
+    """Up to this message, excluded."""
 
 
 class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A path as of a message, seen from the session's directory."""
+    """A path as of a message, relative to the session's directory."""
 
     messageID: str
     path: str = ""
     pathBase64: str | None = None
-    """Instead of `path`, for one that is not UTF-8."""
+    """Replaces `path` for one that is not UTF-8."""
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for, and where; by default in the project of the request's directory."""
+    """What to search for, and where; by default in the project of the request's directory."""
 
     query: str
-    """Words; each matches from its beginning."""
+    """Words; each matches as a prefix."""
     path: str | None = None
-    """Only sessions at or below a path in the project."""
+    """Only sessions at or below this path in the project."""
     scope: Literal["project", "all"] = "project"
     limit: int = 30
     cursor: str | None = None
-    """The `x-next-cursor` of the page before."""
+    """The `x-next-cursor` of the previous page."""
 
 
 class SearchMatch(Value, frozen=True, kw_only=True):
-    """A place where the words were found."""
+    """A match of the words."""
 
     session: SessionInfo
     messageID: str | None = None
@@ -70,7 +70,7 @@ class SearchMatch(Value, frozen=True, kw_only=True):
     "/session/{sessionID}/diff", "session.diff", query=SessionDiffQuery, answer=list[FileDiff]
 )
 async def diff(request: Request[SessionDiffQuery, NoBody]) -> Response:
-    """What a session changed in files: in all, in one message, or in a stretch of messages."""
+    """What a session changed in files: in all, in one message, or in a range of messages."""
     query = request.query
     for name, id in (("messageID", query.messageID), ("from", query.since), ("until", query.until)):
         if id is not None:
@@ -94,7 +94,7 @@ async def _stretch(request: Request[SessionDiffQuery, NoBody]) -> Response:
     "/session/{sessionID}/tree", "kedge.session.tree", query=PastQuery, answer=list[TreeEntry]
 )
 async def tree(request: Request[PastQuery, NoBody]) -> Response:
-    """What lay in a folder as of a message."""
+    """The entries of a folder as of a message."""
     id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
     session, path = await _past(request)
     return json(await session.tree(id, path))
@@ -102,7 +102,7 @@ async def tree(request: Request[PastQuery, NoBody]) -> Response:
 
 @routes.get("/session/{sessionID}/file", "kedge.session.file", query=PastQuery, answer=FileContent)
 async def file(request: Request[PastQuery, NoBody]) -> Response:
-    """What a file held as of a message, or where a symlink pointed."""
+    """The content of a file as of a message, or the target of a symlink."""
     id = checked_id("msg", request.query.messageID, "messageID", kind="Query")
     session, path = await _past(request)
     content = await session.file(id, path)
@@ -113,7 +113,7 @@ async def file(request: Request[PastQuery, NoBody]) -> Response:
 
 @routes.get("/session/{sessionID}/tails", "kedge.session.tails", answer=list[Tail])
 async def tails(request: Request[NoQuery, NoBody]) -> Response:
-    """What final reverts took out of a session, oldest first."""
+    """The tails that final reverts removed from a session, oldest first."""
     return json(await (await request.session()).tails())
 
 
@@ -121,14 +121,14 @@ async def tails(request: Request[NoQuery, NoBody]) -> Response:
     "/session/{sessionID}/tails/{tailID}/restore", "kedge.session.tails.restore", answer=SessionInfo
 )
 async def restore_tail(request: Request[NoQuery, NoBody]) -> Response:
-    """Make a new session with a tail and all that was before it; files are not touched."""
+    """Make a new session from a tail and everything before it; files are not touched."""
     id = request.id("tail", "tailID")
     return json(await shown(await (await request.session()).restore_tail(id)))
 
 
 @routes.get("/search", "kedge.search", query=SearchQuery, answer=list[SearchMatch])
 async def search(request: Request[SearchQuery, NoBody]) -> Response:
-    """Where words are found in titles, messages and tool calls, title matches first."""
+    """Matches of words in titles, messages and tool calls, title matches first."""
     query = request.query
     everywhere = query.scope == "all"
     result = await request.backend.engine.sessions.search(
@@ -150,7 +150,7 @@ async def search(request: Request[SearchQuery, NoBody]) -> Response:
 
 
 async def _past(request: Request[PastQuery, NoBody]) -> tuple[Session, str | bytes]:
-    """The session and the path that are asked about, if both are for clients."""
+    """The session and the path in the request, if clients may use both."""
     path = _path(request.query)
     session = await request.session()
     request.backend.settings.check_past(path, session.info.directory)

@@ -1,4 +1,4 @@
-"""The server itself: health, its API description, configuration, folders, log."""
+"""Routes about the server itself: health, API description, configuration, folders, log."""
 
 import asyncio
 import functools
@@ -40,7 +40,7 @@ _NO_MCP = "kedge does not run MCP servers yet"
 
 
 class Paths(msgspec.Struct, frozen=True, kw_only=True):
-    """Where things are."""
+    """The server's folders."""
 
     home: str
     state: str
@@ -50,7 +50,7 @@ class Paths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a client wants to stand in the server's log."""
+    """A line that a client writes into the server's log."""
 
     service: str
     level: Literal["debug", "info", "warn", "error"]
@@ -59,20 +59,20 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an MCP server does."""
+    """The status of an MCP server."""
 
     status: Literal["disabled", "failed"]
     error: str | None = None
 
 
 class ServerCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server can do that not every server can."""
+    """Optional capabilities of the server."""
 
     backgroundSubagents: bool
 
 
 class Console(msgspec.Struct, frozen=True, kw_only=True):
-    """The organisation that pays for models at OpenCode; kedge knows none."""
+    """The organisation that pays for models at OpenCode; kedge has none."""
 
     consoleManagedProviders: list[str]
     switchableOrgCount: int
@@ -103,7 +103,7 @@ async def write_log(request: Request[NoQuery, LogLine]) -> Response:
 
 
 def log_text(said: LogLine) -> str:
-    """One line that a terminal can show, without what looks like a secret."""
+    """One line that is safe to show in a terminal, without text that looks like a secret."""
     more = f" {wire.encode(redacted(said.extra))}" if said.extra else ""
     text = f"{said.service}: {said.message}{more}"[: 2 * _LONGEST_LINE]
     return printable(_SECRET.sub(_without_secret, text))[:_LONGEST_LINE]
@@ -132,13 +132,13 @@ def _mcp_status(server: object) -> McpStatus:
 
 @routes.get("/lsp", "lsp.status", answer=list[dict[str, Any]])
 async def list_lsp(request: Request[NoQuery, NoBody]) -> Response:
-    """The language servers that run: kedge runs none."""
+    """The running language servers: kedge runs none."""
     return json([])
 
 
 @routes.get("/formatter", "formatter.status", answer=list[dict[str, Any]])
 async def list_formatters(request: Request[NoQuery, NoBody]) -> Response:
-    """The formatters that run: kedge runs none."""
+    """The running formatters: kedge runs none."""
     return json([])
 
 
@@ -146,7 +146,7 @@ async def list_formatters(request: Request[NoQuery, NoBody]) -> Response:
     "/experimental/capabilities", "experimental.capabilities.get", answer=ServerCapabilities
 )
 async def get_capabilities(request: Request[NoQuery, NoBody]) -> Response:
-    """What the server can do that not every server can."""
+    """Optional capabilities of the server."""
     return json(ServerCapabilities(backgroundSubagents=False))
 
 
@@ -158,13 +158,13 @@ async def get_console(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.get("/experimental/resource", "experimental.resource.list", answer=dict[str, Any])
 async def list_resources(request: Request[NoQuery, NoBody]) -> Response:
-    """What MCP servers offer to read: nothing, as none runs."""
+    """The resources of MCP servers: none, as none runs."""
     return json({})
 
 
 @routes.get("/experimental/workspace", "experimental.workspace.list", answer=list[dict[str, Any]])
 async def list_workspaces(request: Request[NoQuery, NoBody]) -> Response:
-    """Places on other machines: kedge has none."""
+    """Workspaces on other machines: kedge has none."""
     return json([])
 
 
@@ -174,18 +174,18 @@ async def list_workspaces(request: Request[NoQuery, NoBody]) -> Response:
     answer=list[dict[str, Any]],
 )
 async def list_workspace_statuses(request: Request[NoQuery, NoBody]) -> Response:
-    """How the connections to places on other machines do: there are none."""
+    """The connections to workspaces on other machines: there are none."""
     return json([])
 
 
 _SCHEMA = {"$schema": "https://opencode.ai/config.json"}
-"""What editors check such a file with."""
+"""The schema with which editors check such a file."""
 
 
 @routes.get("/config", "config.get", answer=dict[str, Any])
 async def get_config(request: Request[NoQuery, NoBody]) -> Response:
-    """What holds in the directory, as far as its files can be read; `notices` says what is ignored,
-    and why."""
+    """The configuration of the directory, as far as its files can be read; `notices` lists what is
+    ignored, and why."""
     config = (await request.surroundings()).config
     name = request.backend.agent.environ.get("USER") or "unknown"
     always = {"command": {}, "plugin": [], "username": name, "mode": {}, "agent": {}}
@@ -194,7 +194,7 @@ async def get_config(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.get("/global/config", "global.config.get", answer=dict[str, Any])
 async def get_own_config(request: Request[NoQuery, NoBody]) -> Response:
-    """What the user's own files say, which holds in every directory."""
+    """The configuration from the user's own files, which applies to every directory."""
     config = await asyncio.to_thread(load_own_config, request.backend.agent.environ)
     return json({**_SCHEMA, **_shown(config)})
 
@@ -205,23 +205,23 @@ def _shown(config: Config) -> Mapping[str, Any]:
 
 
 _PATIENCE = 5.0
-"""Seconds in which the database has to answer."""
+"""Seconds within which the database must answer."""
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether the server can do its work."""
+    """Whether the server is able to work."""
 
     healthy: bool
     version: str
     message: str | None = None
-    """What is wrong, if something is."""
+    """The problem, if there is one."""
 
 
-# Without a `pid`, by which clients tell a server of OpenCode's next protocol.
+# Without a `pid`: by that clients recognize a server of OpenCode's next protocol.
 @routes.get("/api/health", "v2.health.get", answer=Health)
 @routes.get("/global/health", "global.health", answer=Health)
 async def health(request: Request[NoQuery, NoBody]) -> Response:
-    """Whether the server answers and has its database, and its version; 503 if it has not."""
+    """Whether the server and its database answer, and its version; 503 if the database does not."""
     engine = request.backend.engine
     try:
         engine.store.check()
@@ -242,7 +242,7 @@ async def description(request: Request[NoQuery, NoBody]) -> Response:
 
 @functools.cache
 def _described(version: str) -> str:
-    # Those routes include this one.
+    # ALL includes this route.
     from kedge.server.routes import ALL
 
     return wire.encode(openapi.describe(ALL, version))

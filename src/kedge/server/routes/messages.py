@@ -1,4 +1,4 @@
-"""Messages and their parts: read them page by page, change and remove them."""
+"""Routes for messages and their parts: read them page by page, change and remove them."""
 
 from urllib.parse import urlencode
 
@@ -23,9 +23,9 @@ class MessagesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which messages: the newest ones, or those before a cursor."""
 
     limit: int = 0
-    """0 for all of them."""
+    """0 for all."""
     before: str | None = None
-    """The `x-next-cursor` of the page of newer ones."""
+    """The `x-next-cursor` of the page with newer messages."""
 
 
 @routes.get(
@@ -44,7 +44,7 @@ async def list_messages(request: Request[MessagesQuery, NoBody]) -> Response:
         )
     if query.before is not None and not query.limit:
         raise BadRequest('before needs a limit\n  at ["before"]', "Query")
-    # Whoever asks for all gets a cursor too if there are more than can be sent at once.
+    # A client that asks for all also gets a cursor if they do not fit into one answer.
     limit = min(query.limit, MAX_LIMIT) or MAX_LIMIT
     page = await message_texts(
         request.backend.engine, await request.session_id(), before=query.before, limit=limit

@@ -1,4 +1,4 @@
-"""The providers and models that can be asked in a directory; no key is ever among them."""
+"""Routes for the providers and models of a directory; they never show a key."""
 
 import asyncio
 from typing import Any, Literal
@@ -16,20 +16,20 @@ from kedge.server.routing import Routes
 
 routes = Routes()
 
-# A catalog does not change, and terminal UIs ask four times when they start.
+# A catalog does not change, and a terminal UI asks for it four times at its start.
 _SHOWN: WeakKeyDictionary[Catalog, list[ProviderInfo]] = WeakKeyDictionary()
 
 
 class Providers(msgspec.Struct, frozen=True, kw_only=True):
-    """The providers that can be asked, the one of the default model first."""
+    """The usable providers, the one of the default model first."""
 
     providers: list[ProviderInfo]
     default: dict[str, str]
-    """The model of each that is taken if nobody says."""
+    """The default model of each provider."""
 
 
 class AllProviders(msgspec.Struct, frozen=True, kw_only=True):
-    """The providers that there are; those that lack a key are listed without models."""
+    """All providers; those that lack a key are listed without models."""
 
     all: list[ProviderInfo]
     default: dict[str, str]
@@ -45,7 +45,7 @@ class LoginMethod(msgspec.Struct, frozen=True):
 
 @routes.get("/config/providers", "config.providers", answer=Providers)
 async def list_connected_providers(request: Request[NoQuery, NoBody]) -> Response:
-    """The providers that can be asked, with their models."""
+    """The usable providers with their models."""
     catalog = (await request.surroundings()).catalog
     return await asyncio.to_thread(_connected, catalog)
 
@@ -56,7 +56,7 @@ def _connected(catalog: Catalog) -> Response:
 
 @routes.get("/provider", "provider.list", answer=AllProviders)
 async def list_providers(request: Request[NoQuery, NoBody]) -> Response:
-    """The providers that can be asked, and those that only lack a key."""
+    """The usable providers, and those that only lack a key."""
     catalog = (await request.surroundings()).catalog
     return await asyncio.to_thread(_all, catalog)
 
@@ -73,8 +73,8 @@ def _all(catalog: Catalog) -> Response:
 
 @routes.get("/provider/auth", "provider.auth", answer=dict[str, list[LoginMethod]])
 async def list_logins(request: Request[NoQuery, NoBody]) -> Response:
-    """How each provider is connected: by a variable or the configuration, as kedge keeps no
-    keys."""
+    """How each provider gets its key: from a variable or the configuration, as kedge stores
+    none."""
     catalog = (await request.surroundings()).catalog
     found = await asyncio.to_thread(catalog.providers)
     every = [*found, *_keyless([each.id for each in found])]
@@ -82,16 +82,16 @@ async def list_logins(request: Request[NoQuery, NoBody]) -> Response:
 
 
 def _login(provider: ProviderInfo) -> LoginMethod:
-    # Not as "api": then clients ask for the key, and do not show that nobody took it.
+    # Not as "api": clients would then ask for the key, and not show that it was not stored.
     if provider.env:
         return LoginMethod("oauth", f"Set {provider.env[0]} and start kedge again")
     return LoginMethod("oauth", "Needs no key but what the configuration says")
 
 
 def shown_providers(catalog: Catalog) -> list[ProviderInfo]:
-    """The providers that can be asked, that of the default model first, without secrets.
+    """The usable providers without secrets, that of the default model first.
 
-    The first time it reads the list of models, which takes a while: for a thread.
+    The first call reads the list of models, which takes a while: run it in a thread.
     """
     if (known := _SHOWN.get(catalog)) is not None:
         return known
@@ -120,7 +120,7 @@ def _shown_model(model: ModelInfo) -> ModelInfo:
     shown = redacted({"url": model.api.url, "options": model.options, "headers": model.headers})
     return msgspec.structs.replace(
         model,
-        # OpenCode always sends one.
+        # OpenCode always sends a family.
         family=model.family or "",
         api=ModelApi(id=model.api.id, url=shown["url"], npm=model.api.npm),
         options=shown["options"],

@@ -1,4 +1,4 @@
-"""What OpenCode's clients may ask for that kedge does not do yet: 501 with the reason."""
+"""OpenCode's routes that kedge does not implement yet: they answer 501 with the reason."""
 
 from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request
@@ -102,7 +102,9 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("POST", "/project/git/init", "project.initGit"),
         ("POST", "/vcs/apply", "vcs.apply"),
     ),
-    "kedge is upgraded by whatever installed it": (("POST", "/global/upgrade", "global.upgrade"),),
+    "kedge is upgraded with the tool that installed it": (
+        ("POST", "/global/upgrade", "global.upgrade"),
+    ),
     "sessions are not copied between servers; give several servers one PostgreSQL": (
         ("POST", "/sync/start", "sync.start"),
         ("POST", "/sync/replay", "sync.replay"),
@@ -176,7 +178,7 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("POST", "/tui/control/response", "tui.control.response"),
     ),
 }
-"""By reason: the method, path and operation id of what is not built."""
+"""By reason: the method, path and operation id of each route that is not implemented."""
 
 
 def _refusing(reason: str) -> Handler:

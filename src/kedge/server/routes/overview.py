@@ -1,4 +1,4 @@
-"""The root: what this server is, as a page for people and as JSON for programs."""
+"""The root route: an overview of this server, as a page for browsers and as JSON for programs."""
 
 import base64
 import hashlib
@@ -60,9 +60,9 @@ _HEADERS = (
 
 @routes.get("/", "kedge.overview", answer=Overview)
 async def get_overview(request: Request[NoQuery, NoBody]) -> Response:
-    """What this server is, who answers, what is ignored, how to attach; for browsers a page."""
+    """The server, its model, what is ignored, and how to attach; a page for browsers."""
     host = request.headers.get(b"host", b"").decode("latin-1")
-    # As the client reached it; what is no name of a machine is not put into a command.
+    # The address that the client used; only a valid host name is put into a command.
     url = f"http://{host}" if _HOST.fullmatch(host) else "URL"
     found = await overview_of(request.backend, await request.known_place(), url)
     if b"text/html" in request.headers.get(b"accept", b"").lower():
@@ -94,7 +94,7 @@ def _sections(found: Overview) -> Iterator[str]:
         yield '<p class="soft">The password is the one that the server was started with.</p>'
     yield "<h2>What answers here</h2><dl>"
     yield f"<dt>Folder</dt><dd><code>{escape(found.directory)}</code></dd>"
-    model = "nobody" if found.model is None else f"<code>{escape(found.model)}</code>"
+    model = "none" if found.model is None else f"<code>{escape(found.model)}</code>"
     yield f"<dt>Model</dt><dd>{model}{', which carries out plain commands' * found.isOffline}</dd>"
     yield f"<dt>Sessions</dt><dd><code>{escape(found.database)}</code></dd>"
     protected = "a password is needed" if found.isProtected else "programs on this machine only"
@@ -110,5 +110,5 @@ def _sections(found: Overview) -> Iterator[str]:
 
 
 def _marked(text: str) -> str:
-    """Text with its `code` marked as such."""
+    """HTML of a text in which `code` is marked up."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))

@@ -1,4 +1,4 @@
-"""Projects: the folders that were worked in, and what people say of them."""
+"""Routes for projects: the folders that sessions worked in, and their names and icons."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ routes = Routes()
 
 
 class ProjectPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change of a project; what is absent stays."""
+    """Changes of a project; absent fields stay unchanged."""
 
     name: str | None = None
     icon: ProjectIcon | None = None
@@ -27,7 +27,7 @@ class ProjectDirectory(msgspec.Struct, frozen=True):
 
 @routes.get("/project", "project.list", answer=list[Project])
 async def list_projects(request: Request[NoQuery, NoBody]) -> Response:
-    """All projects that were ever worked in."""
+    """All projects in which a session has worked."""
     settings = request.backend.settings
     found = await request.backend.engine.projects.list()
     return json([each for each in found if settings.allows(each.worktree)])
@@ -43,7 +43,7 @@ async def current_project(request: Request[NoQuery, NoBody]) -> Response:
     "/project/{projectID}", "project.update", body=ProjectPatch, answer=Project, grants=always
 )
 async def update_project(request: Request[NoQuery, ProjectPatch]) -> Response:
-    """Change how a project is called and drawn, and what starts it."""
+    """Change a project's name, icon and start command."""
     said, projects = request.body, request.backend.engine.projects
     project = await projects.get(request.path["projectID"])
     request.backend.settings.check_root(project.worktree)
@@ -57,7 +57,7 @@ async def update_project(request: Request[NoQuery, ProjectPatch]) -> Response:
     "/project/{projectID}/directories", "project.directories", answer=list[ProjectDirectory]
 )
 async def project_directories(request: Request[NoQuery, NoBody]) -> Response:
-    """The checkouts of a project, the main one first; none of a project that there is not."""
+    """The checkouts of a project, the main one first; empty if there is no such project."""
     try:
         project = await request.backend.engine.projects.get(request.path["projectID"])
     except ProjectNotFound:

@@ -1,4 +1,4 @@
-"""Reverts: preview, revert, and unrevert."""
+"""Routes for reverts: preview, revert, and unrevert."""
 
 import msgspec
 
@@ -15,24 +15,24 @@ from kedge.server.routing import Routes, always
 routes = Routes()
 
 _TOLD = 64 * 1024
-"""Characters of a diff that those who listen are told."""
+"""Characters of a diff that are sent to event clients."""
 _NEXT_FILE = "\ndiff --git "
 
 
 class RevertBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to go back to, and how; all but the ids is kedge's own."""
+    """The target of a revert, and its options; all fields except the ids are kedge's own."""
 
     messageID: str
     partID: str | None = None
     strategy: RevertStrategy = "merge"
-    """What to do with a file where the session's changes and those of others cannot be told apart:
-    leave it alone, put it back all the same, or do nothing at all."""
+    """What to do with a file in which the session's changes and those of others cannot be
+    separated: leave it alone, restore it anyway, or change nothing at all."""
     dryRun: bool = False
-    """Only say what would be done."""
+    """Only report what would be done."""
     files: list[str] | None = None
-    """Only these and what is below them, seen from the session's directory."""
+    """Only these paths and everything below them, relative to the session's directory."""
     scope: RevertScope = "all"
-    """What goes back."""
+    """What to revert."""
 
 
 class RevertedSession(SessionInfo, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class RevertedSession(SessionInfo, frozen=True, kw_only=True):
     grants=always,
 )
 async def revert(request: Request[NoQuery, RevertBody]) -> Response:
-    """Take a session's changes since a message or part out of the files, and hide what came since.
+    """Undo a session's changes to files since a message or part, and hide the messages since then.
 
     The next prompt makes it final; until then `unrevert` takes it back.
     """
@@ -75,7 +75,7 @@ async def revert(request: Request[NoQuery, RevertBody]) -> Response:
     "/session/{sessionID}/unrevert", "session.unrevert", answer=RevertedSession, grants=always
 )
 async def unrevert(request: Request[NoQuery, NoBody]) -> Response:
-    """Put back what `revert` took out."""
+    """Restore what `revert` undid."""
     session = await request.session()
     receipt = await session.unrevert()
     return _answer(session.info, receipt)
@@ -87,8 +87,8 @@ def _answer(info: SessionInfo, receipt: Receipt) -> Response:
 
 
 async def _tell_diff(engine: Engine, session: Session, info: SessionInfo) -> None:
-    """Tell those who listen what a revert did to files: it is not stored, so no other event says
-    it, and terminal UIs ask for nothing twice."""
+    """Send event clients the diff of a revert: it is not stored, so no other event holds it, and
+    terminal UIs load it only once."""
     if info.revert is None or info.revert.diff is None:
         return
     reverted = session.info.revert
@@ -105,7 +105,7 @@ async def _tell_diff(engine: Engine, session: Session, info: SessionInfo) -> Non
 
 
 def _beginning(diff: str) -> str:
-    """As many whole files of a diff as there is room for."""
+    """As many whole files of a diff as fit."""
     if len(diff) <= _TOLD:
         return diff
     return diff[: diff.rfind(_NEXT_FILE, 0, _TOLD) + 1]

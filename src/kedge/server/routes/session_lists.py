@@ -1,4 +1,4 @@
-"""Lists of sessions: of a project or directory, of everything, and of what was deleted."""
+"""Routes for lists of sessions: of a project or directory, of all projects, and of deleted ones."""
 
 import math
 from dataclasses import replace
@@ -20,41 +20,41 @@ from kedge.server.settings import ServerSettings
 routes = Routes()
 
 Number: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"type": "number"})]
-"""What should be a number; what is none is passed over, as OpenCode does."""
+"""A number in a query; one that is not a number is ignored, as OpenCode does."""
 Flag: TypeAlias = Literal["true", "false"]
 
 _EXPOSED = ("access-control-expose-headers", "X-Next-Cursor")
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions to list, the one changed last first."""
+    """Which sessions to list, the most recently changed first."""
 
     scope: Literal["project"] | None = None
-    """All of the project, whatever directory is given."""
+    """All sessions of the project, ignoring the directory."""
     path: str | None = None
-    """Those at or below a path in the project."""
+    """Sessions at or below a path in the project."""
     roots: Flag | None = None
-    """Only those that are no subtasks."""
+    """Only sessions that are not subtasks."""
     start: Number | None = None
-    """Those that changed since, in milliseconds."""
+    """Sessions that changed since this time, in milliseconds."""
     search: str | None = None
-    """Those that hold words that begin with these, title matches first."""
+    """Sessions that contain words with these prefixes, title matches first."""
     limit: Number | None = None
     cursor: str | None = None
-    """The `x-next-cursor` of the page before."""
+    """The `x-next-cursor` of the previous page."""
 
 
 class GlobalQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which sessions of all projects to list, the one changed last first."""
+    """Which sessions of all projects to list, the most recently changed first."""
 
     roots: Flag | None = None
     start: Number | None = None
     cursor: Number | None = None
-    """Those that changed last before this time: the `x-next-cursor` of the page before."""
+    """Sessions last changed before this time: the `x-next-cursor` of the previous page."""
     search: str | None = None
     limit: Number | None = None
     archived: Flag | None = None
-    """Also those in the archive."""
+    """Also archived sessions."""
 
 
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,18 +62,18 @@ class PageQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: int = 100
     cursor: str | None = None
-    """The `x-next-cursor` of the page before."""
+    """The `x-next-cursor` of the previous page."""
 
 
 class GlobalSession(SessionInfo, frozen=True, kw_only=True):
-    """A session and the project that it belongs to."""
+    """A session and its project."""
 
     project: ProjectSummary
 
 
 @routes.get("/session", "session.list", query=ListQuery, answer=list[SessionInfo])
 async def list_sessions(request: Request[ListQuery, NoBody]) -> Response:
-    """The sessions of a project or directory, the one changed last first."""
+    """The sessions of a project or directory, the most recently changed first."""
     query = request.query
     listing = Listing(
         roots=True if query.roots == "true" else None,
@@ -93,7 +93,7 @@ async def list_sessions(request: Request[ListQuery, NoBody]) -> Response:
     answer=list[GlobalSession],
 )
 async def list_all_sessions(request: Request[GlobalQuery, NoBody]) -> Response:
-    """The sessions of all projects, the one changed last first."""
+    """The sessions of all projects, the most recently changed first."""
     query = request.query
     listing = Listing(
         directory=request.directory if request.names_directory else None,
@@ -113,7 +113,7 @@ async def list_all_sessions(request: Request[GlobalQuery, NoBody]) -> Response:
 
 @routes.get("/session/deleted", "kedge.session.deleted", query=PageQuery, answer=list[SessionInfo])
 async def list_deleted_sessions(request: Request[PageQuery, NoBody]) -> Response:
-    """Removed sessions that can still be restored, the longest removed first, each with
+    """Deleted sessions that can still be restored, the first deleted first, each with
     `time.deleted`."""
     query = request.query
     page = await request.backend.engine.sessions.deleted(limit=query.limit, cursor=query.cursor)
@@ -126,14 +126,14 @@ async def list_deleted_sessions(request: Request[PageQuery, NoBody]) -> Response
 
 
 async def _placed(request: Request[ListQuery, NoBody], listing: Listing) -> Listing:
-    """What a list is of: a directory only if the query says so and nothing that is wider."""
+    """The scope of a list: a directory only if the query gives it and nothing wider."""
     query = request.query
     if request.names_directory and query.scope is None and query.path is None:
         return replace(listing, directory=request.directory)
     try:
         place = await request.place()
     except DirectoryNotFound:
-        # Its sessions are there all the same.
+        # The directory is gone, but its sessions still exist.
         return replace(listing, directory=request.directory)
     return replace(listing, project=place.project.id, path=query.path or None)
 
@@ -167,7 +167,7 @@ def _seen(text: str) -> _Seen:
 
 
 def allowed(settings: ServerSettings, page: Texts) -> Texts:
-    """The sessions of a page that are for clients."""
+    """The sessions of a page that clients may use."""
     if settings.root is None:
         return page
     texts = [text for text in page.texts if settings.allows(_seen(text).directory)]
@@ -180,7 +180,7 @@ def _with_deletion(info: SessionInfo, at: int) -> SessionInfo:
 
 
 def next_page(cursor: str | None) -> list[tuple[str, str]]:
-    """The headers that say where a list goes on."""
+    """The headers that point to the next page."""
     return [] if cursor is None else [("x-next-cursor", cursor), _EXPOSED]
 
 

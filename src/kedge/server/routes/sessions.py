@@ -1,4 +1,4 @@
-"""Sessions: make, read, change, fork and remove them; lists of them are in `listing`."""
+"""Routes for sessions: create, read, change, fork and delete them. Lists are in `session_lists`."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ routes = Routes()
 
 
 class CreateBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A new session; everything may be left out."""
+    """A new session; all fields are optional."""
 
     parentID: str | None = None
-    """The session that it is a subtask of."""
+    """The session of which it is a subtask."""
     title: str | None = None
     agent: str | None = None
     model: ModelRef | None = None
@@ -30,20 +30,20 @@ class CreateBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveTime(msgspec.Struct, frozen=True, kw_only=True):
-    """When the session was put away."""
+    """When the session was archived."""
 
     archived: int | float | UnsetType | None = UNSET
-    """null takes it out of the archive again."""
+    """null takes it out of the archive."""
 
 
 class UpdateBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change of a session."""
+    """Changes of a session."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
-    """Replaces what there is."""
+    """Replaces the existing metadata."""
     permission: list[PermissionRule] | None = None
-    """Added to the rules there are."""
+    """Added to the existing rules."""
     time: ArchiveTime | None = None
 
 
@@ -51,7 +51,7 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fork ends."""
 
     messageID: str | None = None
-    """The first message that it leaves out; by default it leaves out none."""
+    """The first message that the fork leaves out; by default it has all messages."""
 
 
 def _permits(body: CreateBody | UpdateBody) -> bool:
@@ -67,7 +67,7 @@ def _permits(body: CreateBody | UpdateBody) -> bool:
     grants=_permits,
 )
 async def create_session(request: Request[NoQuery, CreateBody]) -> Response:
-    """Make a session in the directory of the request."""
+    """Create a session in the directory of the request."""
     engine, body = request.backend.engine, request.body
     directory = request.directory
     parent = None if body.parentID is None else checked_id("ses", body.parentID, "parentID")
@@ -87,7 +87,7 @@ async def create_session(request: Request[NoQuery, CreateBody]) -> Response:
 
 @routes.get("/session/status", "session.status", answer=dict[str, SessionStatus])
 async def session_status(request: Request[NoQuery, NoBody]) -> Response:
-    """What sessions are doing, by id; those that do nothing are left out."""
+    """The status of sessions by id; idle sessions are left out."""
     running = await request.backend.engine.runs.statuses()
     allows = request.backend.settings.allows
     return json({id: run.status for id, run in running.items() if allows(run.directory)})
@@ -107,7 +107,7 @@ async def get_session(request: Request[NoQuery, NoBody]) -> Response:
     grants=_permits,
 )
 async def update_session(request: Request[NoQuery, UpdateBody]) -> Response:
-    """Change a session's title, metadata or permissions, or put it into the archive."""
+    """Change a session's title, metadata or permissions, or archive it."""
     body = request.body
     session = await request.session()
     archived = UNSET if body.time is None else body.time.archived
@@ -122,7 +122,7 @@ async def update_session(request: Request[NoQuery, UpdateBody]) -> Response:
 
 @routes.delete("/session/{sessionID}", "session.delete", answer=bool)
 async def delete_session(request: Request[NoQuery, NoBody]) -> Response:
-    """Remove a session and its subtasks; it can be restored for some days."""
+    """Delete a session and its subtasks; it can be restored for some days."""
     session = await request.session()
     if request.backend.settings.root is not None:
         await _check_subtasks(request, session)
@@ -132,7 +132,7 @@ async def delete_session(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.post("/session/{sessionID}/restore", "kedge.session.restore", answer=SessionInfo)
 async def restore_session(request: Request[NoQuery, NoBody]) -> Response:
-    """Bring a removed session back, with its subtasks."""
+    """Restore a deleted session with its subtasks."""
     id = request.id("ses", "sessionID")
     if request.backend.settings.root is not None:
         await _check_deleted(request, id)
@@ -169,7 +169,7 @@ async def forks(request: Request[NoQuery, NoBody]) -> Response:
     answer=SessionInfo,
 )
 async def fork_session(request: Request[NoQuery, ForkBody]) -> Response:
-    """Make a new session with everything before a message, or with everything."""
+    """Create a new session with all messages, or with those before a message."""
     before = request.body.messageID
     if before is not None:
         checked_id("msg", before, "messageID")
@@ -177,7 +177,7 @@ async def fork_session(request: Request[NoQuery, ForkBody]) -> Response:
 
 
 async def _check_subtasks(request: Request[NoQuery, NoBody], session: Session) -> None:
-    """Refuse a session with a subtask that is not for clients: it would be removed as well."""
+    """Refuse a session with a subtask that clients may not use: it would be deleted as well."""
     pending = await session.children()
     while pending:
         each = pending.pop()
@@ -186,7 +186,7 @@ async def _check_subtasks(request: Request[NoQuery, NoBody], session: Session) -
 
 
 async def _check_deleted(request: Request[NoQuery, NoBody], id: str) -> None:
-    """Refuse a removed session that is not for clients, which no other route can read."""
+    """Refuse a deleted session that clients may not use; no other route can read it."""
     sessions = request.backend.engine.sessions
     page = await sessions.deleted()
     while all(each.info.id != id for each in page.sessions) and page.cursor is not None:

@@ -1,4 +1,4 @@
-"""Turns: prompts, a person's own commands, and the end of either."""
+"""Routes for turns: prompts, a user's own shell commands, and aborting either."""
 
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -20,11 +20,11 @@ from kedge.server.routing import Routes, always
 routes = Routes()
 
 MOST_PARTS = 1000
-"""How many parts a prompt may have: each is stored, and told as an event."""
+"""How many parts a prompt may have: each is stored and sent as an event."""
 
 
 class TextInput(Value, tag_field="type", tag="text", frozen=True, kw_only=True):
-    """Text of the person."""
+    """Text from the user."""
 
     id: str | None = None
     text: str
@@ -35,7 +35,7 @@ class TextInput(Value, tag_field="type", tag="text", frozen=True, kw_only=True):
 
 
 class FileInput(Value, tag_field="type", tag="file", frozen=True, kw_only=True):
-    """A file to attach: a `file:` or `data:` address."""
+    """A file to attach: a `file:` or `data:` URL."""
 
     id: str | None = None
     mime: str
@@ -45,7 +45,7 @@ class FileInput(Value, tag_field="type", tag="file", frozen=True, kw_only=True):
 
 
 class AgentInput(Value, tag_field="type", tag="agent", frozen=True, kw_only=True):
-    """An agent that the prompt names."""
+    """An agent that the prompt mentions."""
 
     id: str | None = None
     name: str
@@ -53,7 +53,7 @@ class AgentInput(Value, tag_field="type", tag="agent", frozen=True, kw_only=True
 
 
 class SubtaskInput(Value, tag_field="type", tag="subtask", frozen=True, kw_only=True):
-    """A task for a session of its own."""
+    """A task that runs in its own session."""
 
     id: str | None = None
     prompt: str
@@ -64,10 +64,10 @@ class SubtaskInput(Value, tag_field="type", tag="subtask", frozen=True, kw_only=
 
 
 class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt; what it leaves out is the configuration's to say."""
+    """A prompt; the configuration provides what it leaves out."""
 
     EXAMPLE: ClassVar = {"parts": [{"type": "text", "text": "..."}]}
-    """Shown to whoever sends `{"text": ...}` or a mere string."""
+    """Shown to a client that sends `{"text": ...}` or a plain string."""
 
     parts: list[TextInput | FileInput | AgentInput | SubtaskInput]
     messageID: str | None = None
@@ -81,7 +81,7 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
     format: OutputFormat | None = None
 
     def options(self) -> PromptOptions:
-        """What is said with the prompt."""
+        """The options of the prompt."""
         return PromptOptions(
             agent=self.agent,
             model=self.model,
@@ -106,7 +106,7 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShellBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's own command."""
+    """A shell command of the user's own."""
 
     agent: str
     command: str
@@ -123,15 +123,15 @@ class ShellBody(msgspec.Struct, frozen=True, kw_only=True):
     grants=always,
 )
 async def prompt(request: Request[NoQuery, PromptBody]) -> Response:
-    """Ask, and wait for the answer: the last message of it.
+    """Send a prompt and wait for the last message of the answer.
 
-    A client that goes away does not stop the turn. A prompt whose `messageID` is there already is
-    not asked again: it is answered with what became of it.
+    A client that disconnects does not stop the turn. A prompt whose `messageID` already exists is
+    not run again: the response is the result it had.
     """
     parts, options = request.body.prompt(), request.body.options()
     session = await _session(request)
     answer = await request.backend.agent.prompt(session, parts, **options)
-    # Some clients stop to listen as soon as they have the answer.
+    # Some clients stop listening to events as soon as they have the answer.
     await request.backend.streams.flushed()
     return _uncompressed(answer)
 
@@ -145,7 +145,7 @@ async def prompt(request: Request[NoQuery, PromptBody]) -> Response:
     grants=always,
 )
 async def prompt_async(request: Request[NoQuery, PromptBody]) -> Response:
-    """Ask, and hear of the answer as events."""
+    """Send a prompt; the answer arrives as events."""
     parts, options = request.body.prompt(), request.body.options()
     await request.backend.agent.submit(await _session(request), parts, **options)
     return NOTHING
@@ -159,7 +159,7 @@ async def prompt_async(request: Request[NoQuery, PromptBody]) -> Response:
     grants=always,
 )
 async def shell(request: Request[NoQuery, ShellBody]) -> Response:
-    """Run a person's own command, and wait for its end."""
+    """Run a user's own shell command and wait for its end."""
     body = request.body
     answer = await request.backend.agent.shell(
         await request.session(),
@@ -174,15 +174,15 @@ async def shell(request: Request[NoQuery, ShellBody]) -> Response:
 
 @routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
 async def abort(request: Request[NoQuery, NoBody]) -> Response:
-    """Stop what runs in a session; answers when it is idle, or after ten seconds."""
-    # What is not there does not run, which is all that was asked for.
+    """Abort what runs in a session; responds when it is idle, or after ten seconds."""
+    # A session that does not exist is not running, which is the wanted result.
     with suppress(SessionNotFound):
         await request.backend.agent.abort(await request.session())
     return TRUE
 
 
 async def _session(request: Request[NoQuery, PromptBody]) -> Session:
-    """The session of a prompt, if its attachments are for clients."""
+    """The session of a prompt, if clients may use its attachments."""
     session = await request.session()
     for part in request.body.parts:
         if isinstance(part, FileInput):

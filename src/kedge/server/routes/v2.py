@@ -1,4 +1,4 @@
-"""The routes below `/api` that newer clients ask when they start."""
+"""The routes below `/api` that newer clients request when they start."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from kedge.domain.permissions import PermissionAction
 from kedge.domain.providers import Limits, Modalities, ModelInfo, Price, ProviderInfo
 from kedge.domain.sessions import ModelRef
 from kedge.engine.engine import Place
+from kedge.engine.files.find import Kind
 from kedge.model.registry import KNOWN
-from kedge.server.finding import Kind, find_files
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
 from kedge.server.routes.agents import shown_agents
@@ -24,21 +24,21 @@ T = TypeVar("T")
 
 
 class LocationProject(msgspec.Struct, frozen=True):
-    """The project of a place, and where it is."""
+    """The project of a location, and its directory."""
 
     id: str
     directory: str
 
 
 class Location(msgspec.Struct, frozen=True):
-    """The place that an answer is about."""
+    """The location that an answer is about."""
 
     directory: str
     project: LocationProject
 
 
 class Located(msgspec.Struct, Generic[T], frozen=True):
-    """A list, and the place that it is about."""
+    """A list, and the location that it is about."""
 
     location: Location
     data: Sequence[T]
@@ -53,7 +53,7 @@ class NewerRule(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes along with each request to a model."""
+    """What is sent along with each request to a model."""
 
     headers: dict[str, str]
     body: dict[str, Any]
@@ -63,7 +63,7 @@ _NOTHING_SENT = Sent(headers={}, body={})
 
 
 class NewerAgent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody who answers prompts."""
+    """An agent."""
 
     id: str
     request: Sent
@@ -78,7 +78,7 @@ class NewerAgent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NewerApi(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a model or provider is reached."""
+    """How to reach a model or provider."""
 
     id: str | None = None
     type: Literal["aisdk"]
@@ -95,7 +95,7 @@ class NewerCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewerVariant(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to ask a model."""
+    """A variant of a model: its options for requests."""
 
     id: str
     headers: dict[str, str]
@@ -103,13 +103,13 @@ class NewerVariant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """When a model came out, in milliseconds since the epoch; 0 if that is not known."""
+    """When a model was released, in milliseconds since the epoch; 0 if unknown."""
 
     released: int
 
 
 class NewerModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One model of a provider."""
+    """A model of a provider."""
 
     id: str
     providerID: str
@@ -136,17 +136,17 @@ class NewerProvider(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def located(place: Place, data: Sequence[T]) -> Located[T]:
-    """A list about a place."""
+    """A list about a location."""
     return Located(location_of(place), data)
 
 
 def location_of(place: Place) -> Location:
-    """A place."""
+    """A place as a location."""
     return Location(place.directory, LocationProject(place.project.id, place.project.worktree))
 
 
 def newer_agent(agent: AgentInfo) -> NewerAgent:
-    """An agent."""
+    """An agent in v2's form."""
     model = agent.model
     return NewerAgent(
         id=agent.name,
@@ -163,7 +163,7 @@ def newer_agent(agent: AgentInfo) -> NewerAgent:
 
 
 def newer_provider(provider: ProviderInfo) -> NewerProvider:
-    """A provider; it is where its first model is."""
+    """A provider in v2's form; its API is that of its first model."""
     first = next(iter(provider.models.values()), None)
     npm, url = (first.api.npm, first.api.url) if first else ("", "")
     return NewerProvider(
@@ -175,7 +175,7 @@ def newer_provider(provider: ProviderInfo) -> NewerProvider:
 
 
 def newer_model(model: ModelInfo) -> NewerModel:
-    """A model."""
+    """A model in v2's form."""
     can = model.capabilities
     return NewerModel(
         id=model.id,
@@ -227,28 +227,28 @@ class FindQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or folder, as seen from the directory."""
+    """A file or folder, relative to the directory."""
 
     path: str
     type: Kind
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """Variables that a provider's key may stand in."""
+    """Variables that may hold a provider's key."""
 
     type: Literal["env"]
     names: list[str]
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """A variable that a provider's key stands in."""
+    """A variable that holds a provider's key."""
 
     type: Literal["env"]
     name: str
 
 
 class Integration(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider that can be connected, or is."""
+    """A provider that is connected or could be."""
 
     id: str
     name: str
@@ -271,14 +271,14 @@ async def list_newer_agents(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.get("/api/provider", "v2.provider.list", answer=Located[NewerProvider])
 async def list_newer_providers(request: Request[NoQuery, NoBody]) -> Response:
-    """The providers that can be asked."""
+    """The usable providers."""
     found = await _providers(request)
     return json(located(await request.known_place(), [newer_provider(each) for each in found]))
 
 
 @routes.get("/api/model", "v2.model.list", answer=Located[NewerModel])
 async def list_newer_models(request: Request[NoQuery, NoBody]) -> Response:
-    """The models that can be asked."""
+    """The usable models."""
     found = await _providers(request)
     models = [newer_model(model) for each in found for model in each.models.values()]
     return json(located(await request.known_place(), models))
@@ -286,7 +286,7 @@ async def list_newer_models(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.get("/api/integration", "v2.integration.list", answer=Located[Integration])
 async def list_integrations(request: Request[NoQuery, NoBody]) -> Response:
-    """The providers that need a key, and where it may stand."""
+    """The providers that need a key, and the variables that may hold it."""
     environ = request.backend.agent.environ
     found = [
         Integration(
@@ -311,13 +311,13 @@ async def list_references(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.get("/api/command", "v2.command.list", answer=Located[dict[str, Any]])
 async def list_newer_commands(request: Request[NoQuery, NoBody]) -> Response:
-    """The commands; this kedge runs none yet, so it lists none."""
+    """The commands. kedge does not run any yet, so the list is empty."""
     return json(located(await request.known_place(), []))
 
 
 @routes.get("/api/skill", "v2.skill.list", answer=Located[dict[str, Any]])
 async def list_newer_skills(request: Request[NoQuery, NoBody]) -> Response:
-    """The skills; this kedge has none yet."""
+    """The skills. kedge has none yet, so the list is empty."""
     return json(located(await request.known_place(), []))
 
 
@@ -325,12 +325,13 @@ async def list_newer_skills(request: Request[NoQuery, NoBody]) -> Response:
     "/api/fs/find", "v2.fs.find", query=FindQuery, answer=Located[FoundEntry], reads_files=True
 )
 async def find_entries(request: Request[FindQuery, NoBody]) -> Response:
-    """Files and folders whose names are like the query, the best first."""
+    """Files and folders whose names match the query, the best match first."""
     asked = request.query
     kinds: tuple[Kind, ...] = ("file", "directory") if asked.type is None else (asked.type,)
     place = await request.known_place()
     limit = max(0, min(asked.limit, _MOST_FOUND))
-    found = await find_files(request.backend.names, place.directory, asked.query, limit, kinds)
+    files = request.backend.engine.files
+    found = await files.find_files(asked.query, limit=limit, kinds=kinds, directory=place.directory)
     return json(located(place, [_entry(path) for path in found]))
 
 

@@ -1,4 +1,4 @@
-"""The newest events as encoded frames, kept once for all clients."""
+"""A buffer of the newest events as encoded frames, shared by all clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,51 +10,51 @@ from kedge.domain.events import InstanceDisposed, ProjectUpdated
 from kedge.engine.event_log import Event
 
 _GLOBAL = "global"
-"""Where events are said to be from that belong to no directory."""
+"""The directory given for events that belong to no directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What is known of a frame that continues a text."""
+    """The position of a frame that continues a text."""
 
     part: str
     offset: int
     text: str
     whole_at: int
-    """A reader who has read everything since the frame with this number can just append it."""
+    """A reader that has read everything since the frame with this number can simply append it."""
 
     @property
     def end(self) -> int:
-        """How long the text is with it."""
+        """The length of the text including it."""
         return self.offset + len(self.text)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """An event on its way to any number of clients."""
+    """An event, encoded for any number of clients."""
 
     event: Event
     delta: Delta | None = None
     part: str | None = None
-    """The part whose whole content this tells."""
+    """The part whose whole content this frame holds."""
 
     @cached_property
     def narrow(self) -> bytes:
-        """As readers of one directory see it."""
+        """As sent to readers of one directory."""
         return sse(self.event.payload, self.event.cursor)
 
     @cached_property
     def wide(self) -> bytes:
-        """As readers of everything see it."""
+        """As sent to readers of all directories."""
         return sse(_wrapped(self.event), self.event.cursor)
 
     @property
     def size(self) -> int:
-        """How much of the memory it takes, roughly."""
+        """Roughly how much memory it takes."""
         return 2 * len(self.event.payload)
 
     def seen_from(self, directory: str | None) -> bytes:
-        """The frame for readers of a directory, or of everything; empty if it is not for them."""
+        """The frame for readers of a directory, or of all; empty if it does not concern them."""
         if directory is None:
             return self.wide
         if self.event.directory != directory or self.event.type == ProjectUpdated.type:
@@ -62,17 +62,17 @@ class Frame:
         return self.narrow
 
     def ends(self, directory: str | None) -> bool:
-        """Whether it is the last one for readers of a directory."""
+        """Whether it is the last frame for readers of a directory."""
         return self.event.type == InstanceDisposed.type and self.event.directory == directory
 
 
 def sse(data: str, cursor: str | None) -> bytes:
-    """One frame; `cursor` is what a client hands back when it comes again."""
+    """One frame; `cursor` is what a client sends back when it reconnects."""
     return (f"id: {cursor}\ndata: {data}\n\n" if cursor else f"data: {data}\n\n").encode()
 
 
 def greeting(payload: str, cursor: str, directory: str | None) -> bytes:
-    """A frame of the stream itself, which comes from no place."""
+    """A frame of the stream itself, which belongs to no directory."""
     return sse(payload if directory is not None else f'{{"payload":{payload}}}', cursor)
 
 
@@ -86,42 +86,43 @@ def _wrapped(event: Event) -> str:
 _MOST_FRAMES = 16_384
 _MOST_CHARACTERS = 16 * 1024 * 1024
 _BATCH = 256 * 1024
-"""Bytes that are sent at once, unless a single frame has more."""
+"""Bytes that are sent together, unless a single frame is larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
-    """Some frames for one kind of reader, as bytes."""
+    """Consecutive frames for one kind of reader, as bytes."""
 
     data: bytes
     end: int
     """The number of the frame after the last."""
     position: int
-    """The last stored event among them, whoever it is for; 0 if there is none."""
+    """The last stored event among them, whether or not these readers see it; 0 if there is none."""
     whole_at: int | None
-    """Those who have read everything since this frame need no other bytes; None for everybody."""
+    """Readers that have read everything since this frame can take the bytes as they are; None if
+    all readers can."""
     is_last: bool
     """Whether the stream ends here."""
 
 
 class Recent:
-    """The newest frames, numbered from 0 on, with a bound on how many there are."""
+    """The newest frames, numbered from 0 on, with a bound on their number."""
 
     def __init__(self, position: int) -> None:
         self.start = 0
-        """The oldest frame that is still here."""
+        """The oldest frame still in the buffer."""
         self.end = 0
-        """The frame that is to come next."""
+        """The number of the next frame."""
         self.position = position
-        """Every stored event up to this one was added, or came before the first."""
+        """Every stored event up to this one was added, or is older than the buffer."""
         self.floor = position
-        """Every stored event after this one is still here."""
+        """Every stored event after this one is still in the buffer."""
         self._frames: list[Frame] = []
         self._size = 0
         self._batches: dict[tuple[int, str | None], FrameBatch] = {}
 
     def add(self, frame: Frame) -> None:
-        """One more; the oldest go if there are too many."""
+        """Add a frame, and drop the oldest ones if there are too many."""
         self._frames.append(frame)
         self._size += frame.size
         self.end += 1
@@ -131,7 +132,8 @@ class Recent:
             self._shrink()
 
     def after(self, seq: int) -> int:
-        """The frame to go on with for those who have read the stored events up to this one."""
+        """The frame at which to continue for readers that have read the stored events up to this
+        one."""
         assert seq >= self.floor
         for back, frame in enumerate(reversed(self._frames)):
             if 0 < frame.event.seq <= seq:
@@ -139,7 +141,7 @@ class Recent:
         return self.start
 
     def batch(self, start: int, directory: str | None) -> FrameBatch:
-        """The frames from `start` on, or the first of them, for readers of a directory or all."""
+        """The frames from `start` on, up to a batch, for readers of a directory or of all."""
         key = (start, directory)
         found = self._batches.get(key)
         if found is None:
@@ -177,7 +179,7 @@ class Recent:
         return crowded and len(self._frames) > 1
 
     def _shrink(self) -> None:
-        # A quarter at once: taking single ones from the front of a list would cost as much each.
+        # A quarter at once: removing one from the front of a list costs as much each time.
         gone = 0
         while len(self._frames) - gone > 1 and (
             len(self._frames) - gone > _MOST_FRAMES * 3 // 4

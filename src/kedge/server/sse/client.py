@@ -1,27 +1,26 @@
-"""One client of a stream: what it has missed, then what happens, until it leaves or falls
-behind."""
+"""One client of a stream: sends missed events, then new ones, until it leaves or falls behind."""
 
 import asyncio
 import math
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.events import EventProperties, ServerConnected, ServerHeartbeat, ServerResync
 from kedge.server.responses import Receive, Send
 from kedge.server.sse.buffer import Frame, greeting
-from kedge.store.cursors import EventCursor
 
 if TYPE_CHECKING:
     from kedge.server.sse.hub import Streams
 
 HEARTBEAT = 10.0
-"""Seconds between two signs of life."""
+"""Seconds between heartbeats."""
 _PATIENCE = 30.0
-"""Seconds after which a client that has not read anything is dropped."""
+"""Seconds after which a client that reads nothing is dropped."""
 _STUCK = 0.2
-"""Seconds after which nobody waits for a client that has not read anything."""
+"""Seconds after which others stop waiting for a client that reads nothing."""
 _PIECE = 64 * 1024
-"""Bytes that are handed over at once: for a client that does not read, so many are held."""
+"""Bytes that are written at once: this much is held in memory for a client that does not read."""
 _HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -30,25 +29,25 @@ _HEADERS = (
 
 
 class StreamClient:
-    """Sends events to one client. It has a place among the recent events, and keeps none."""
+    """Sends events to one client. It holds a position in the buffer, not events of its own."""
 
     def __init__(
         self, streams: "Streams", directory: str | None, after: EventCursor | None, send: Send
     ) -> None:
         self.directory = directory
-        """Whose events the client wants; None for all."""
+        """The directory whose events the client wants; None for all."""
         self.at: int | None = None
-        """The recent event to go on with; None while older ones are read."""
+        """The next frame of the buffer to send; None while older events are read from the log."""
         self._streams = streams
         self._recent = streams.recent
         self._after = after
         self._send = send
         self._joined = 0
-        """The first recent event that was sent."""
+        """The first frame of the buffer that was sent."""
         self._lengths: dict[str, int] = {}
-        """Of texts that grew before it joined: how much the client has."""
+        """For texts that grew before it joined: how much of them the client has."""
         self._position = 0
-        """Every stored event up to this one was sent, or is not for this client."""
+        """Every stored event up to this one was sent or does not concern this client."""
         self._sending_since = math.inf
         self._waiter: asyncio.Future[None] | None = None
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
@@ -58,9 +57,9 @@ class StreamClient:
         self._is_dropped = False
 
     async def run(self, receive: Receive) -> None:
-        """Send until the client goes, or is dropped because it does not read.
+        """Send events until the client leaves, or is dropped because it does not read.
 
-        Only a stream that is over has a last chunk: without one, clients come back.
+        Only a stream that is complete ends with a last chunk; without one, clients reconnect.
         """
         self._task = asyncio.current_task()
         watcher = asyncio.create_task(self._watch(receive))
@@ -78,22 +77,22 @@ class StreamClient:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the client does not read."""
+        """Whether the client has stopped reading."""
         return self._is_silent_for(_STUCK)
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Signal that there is something to send."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def drop(self) -> None:
-        """Let go of the client."""
+        """Disconnect the client."""
         if self._task is not None and not self._is_dropped:
             self._is_dropped = True
             self._task.cancel()
 
     def sent(self, end: int) -> "asyncio.Future[None]":
-        """Done when everything before a recent event was sent, or the client is gone."""
+        """A future that is done when all frames before `end` were sent or the client is gone."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited.append((end, future))
         return future
@@ -111,7 +110,7 @@ class StreamClient:
                 return
 
     async def _begin(self) -> None:
-        """Greet, and send what was stored before the recent events."""
+        """Send the greeting, then stored events that are older than the buffer."""
         reason = None
         if self._after is not None:
             reason = await self._streams.why_useless(self._after)
@@ -138,7 +137,7 @@ class StreamClient:
         self._joined = self._recent.after(self._position)
 
     async def _tell_recent(self, at: int) -> bool:
-        """Send what is next; tells whether that was the last."""
+        """Send the next batch; returns whether it was the last."""
         batch = self._recent.batch(at, self.directory)
         data = batch.data
         if batch.whole_at is not None and batch.whole_at < self._joined:
@@ -149,7 +148,7 @@ class StreamClient:
         return batch.is_last
 
     def _fitting(self, frame: Frame) -> bytes:
-        """What a client has to be sent that does not have all of the texts that grow."""
+        """The bytes of a frame for a client that may not have all of the growing texts."""
         seen = frame.seen_from(self.directory)
         if not seen or frame.delta is None or frame.delta.whole_at >= self._joined:
             if frame.part is not None:

@@ -1,8 +1,7 @@
-"""Text deltas: what each client of a stream already has of a growing text, and how it catches
-up.
+"""Text deltas: how much of a growing text each client has, and how it catches up.
 
-OpenCode's terminal UI appends every delta to what it has. So a reader gets a delta only if it has
-exactly the text before it, and else the whole part as far as it has come.
+OpenCode's terminal UI appends every delta to the text that it has. So a reader gets a delta only if
+it has exactly the text before it, and otherwise the whole part as it is now.
 """
 
 from collections.abc import Iterator
@@ -58,13 +57,13 @@ _encoder = msgspec.json.Encoder()
 @dataclass(slots=True)
 class _Text:
     event: Event | None = None
-    """The newest event that told the whole part."""
+    """The newest event that held the whole part."""
     pieces: list[str] = field(default_factory=list)
     length: int = 0
     shown: int = 0
-    """How much those have who read everything."""
+    """How much of the text readers have that read everything."""
     whole_at: int = 0
-    """The frame that last told them the whole part."""
+    """The frame that last gave them the whole part."""
     whole: Frame | None = None
 
     def replace(self, text: str) -> None:
@@ -78,15 +77,15 @@ class _Text:
 
 
 class GrowingTexts:
-    """The parts that grow now, with all of their text."""
+    """The parts that are still growing, with all of their text."""
 
     def __init__(self, ids: IdMaker) -> None:
         self._ids = ids
         self._growing: dict[str, dict[str, _Text]] = {}
-        """By session and part."""
+        """By session, then by part."""
 
     def frames(self, event: Event, number: int) -> Iterator[Frame]:
-        """The frames of an event; `number` is that of the first."""
+        """The frames of an event; `number` is the number of the first."""
         if event.type == PartDelta.type:
             yield from self._delta(event, number)
         elif event.type == PartUpdated.type:
@@ -100,8 +99,8 @@ class GrowingTexts:
             yield Frame(event)
 
     def whole(self, event: Event, part: str) -> tuple[Frame, int] | None:
-        """A part with all of its text, and how much that is, for readers who lack some; None if it
-        grows no more, as then the log tells all of it."""
+        """A part with all of its text, and the length of that, for readers that lack some of it;
+        None if the part has stopped growing, because then the log holds all of it."""
         text = self._texts(event).get(part)
         if text is None or text.event is None:
             return None
@@ -110,7 +109,7 @@ class GrowingTexts:
         return text.whole, text.length
 
     def rest(self, frame: Frame, known: int) -> Frame:
-        """A delta for readers who have some of its text."""
+        """A delta for readers that already have some of its text."""
         assert frame.delta is not None
         delta = frame.delta
         return self._cut(frame.event, delta.offset, delta.text, known, delta.part, delta.whole_at)
@@ -138,7 +137,7 @@ class GrowingTexts:
         text.extend(offset, said.delta)
         end = offset + len(said.delta)
         if text.event is None or not text.shown < end <= text.length:
-            # Nothing new; or something is missing, which the next stored state will bring.
+            # Nothing new; or a gap, which the next stored state will fill.
             return
         if offset > text.shown:
             whole = self.whole(event, said.partID)

@@ -1,16 +1,17 @@
-"""All streams of events: each event is read once, encoded once, and sent to many clients.
+"""All event streams: each event is read once, encoded once, and sent to many clients.
 
-OpenCode's terminal UI comes back after a restart, but never asks again what it knew before.
+OpenCode's terminal UI reconnects after a restart, but does not reload what it already has, so
+events tell it what recovery changed.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from time import monotonic
 from typing import Literal
 
+from kedge.domain.cursors import EventCursor
 from kedge.domain.errors import NotFound, PathRefused, StoreGone
 from kedge.domain.events import (
     EventProperties,
@@ -37,24 +38,22 @@ from kedge.server.settings import ServerSettings
 from kedge.server.sse.buffer import Frame, Recent
 from kedge.server.sse.client import StreamClient
 from kedge.server.sse.deltas import GrowingTexts
-from kedge.store.cursors import EventCursor
-from kedge.store.queries.event_log import directory_events_after, events_after, log_head
 
 _MOST_MESSAGES = 50
 _CUT_OFF = aborted(INTERRUPTED)
 
 
 async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
-    """A session's status, its last turn as it is now, and how what it asked last has ended; none if
-    it is deleted."""
+    """Events for a session's status, its last turn as it is now, and how its last asks ended; none
+    if the session is deleted."""
     try:
         session = await engine.sessions.get(session_id)
     except NotFound:
         return []
     info = session.info
-    # The status comes first: whatever ended the run was stored before it said idle, so what is read
-    # after an idle is complete. What is read after a busy may be older than the end, and is
-    # followed by the events of that.
+    # The status is read first: a run stores its end before it says idle, so what is read after an
+    # idle is complete. What is read after a busy may be older than the end, but the events of that
+    # end follow.
     status = await session.status()
     told: list[EventProperties] = [SessionUpdated(sessionID=session_id, info=info)]
     for message in _last_turn((await session.messages(limit=_MOST_MESSAGES)).messages):
@@ -63,7 +62,7 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
             PartUpdated(sessionID=session_id, part=part, time=engine.clock.now())
             for part in message.parts
         ]
-    # What the run still asked was withdrawn, and nobody may have heard the last answers.
+    # Open asks of the run were withdrawn, and clients may have missed the last answers.
     told += await engine.asks.ends(session_id)
     told.append(SessionStatusChanged(sessionID=session_id, status=status))
     if isinstance(status, Idle):
@@ -73,8 +72,8 @@ async def events_of_recovery(engine: Engine, session_id: str) -> list[Event]:
 
 
 def _last_turn(messages: list[MessageWithParts]) -> list[MessageWithParts]:
-    """What was asked last and what was said to it, and before that the turn that was cut off, which
-    a prompt may have waited behind."""
+    """The last prompt and its answers, and before it the turn that was cut off, which a prompt may
+    have been waiting behind."""
     infos = [each.info for each in messages]
     asked = [at for at, info in enumerate(infos) if isinstance(info, UserMessage)]
     cut = {
@@ -88,26 +87,26 @@ def _last_turn(messages: list[MessageWithParts]) -> list[MessageWithParts]:
 
 _log = logging.getLogger(__name__)
 _OURS = (SessionRequest.type, ServerResync.type)
-"""What processes of kedge tell each other, and what the engine tells this module alone."""
+"""Events between kedge's processes, and events from the engine to this module only."""
 _PAUSE = 0.0001
-"""Seconds between two rounds of sending, times the number of listeners: when much happens, it is
+"""Seconds between two rounds of sending, times the number of clients: when much happens, events are
 sent together."""
 _RECOVERY_IS_NEWS = 60.0
-"""Seconds after the start in which listeners are told what was recovered."""
+"""Seconds after the start during which clients are told what was recovered."""
 _LOOK = 1.0
-"""Seconds between two looks whether the database is still there."""
+"""Seconds between two checks that the database still exists."""
 _FLUSH_PATIENCE = 1.0
-"""Seconds that an answer waits for the events before it; longer than those wait for patches."""
+"""Seconds that an answer waits for the events before it; longer than events wait for patches."""
 _PATCH_PATIENCE = 0.5
-"""Seconds that events wait for the patches of one."""
+"""Seconds that an event waits for its patches."""
 _LONGEST_QUEUE = 16_384
-"""Events that may come meanwhile. Those that are not stored are lost if there are more."""
+"""Events that may queue meanwhile. Beyond that, events that are not stored are lost."""
 _PATCH_REST = 10.0
-"""Seconds without patches after some took longer."""
+"""Seconds without patches after one took too long."""
 _PAGE_CHARACTERS = 4 * 1024 * 1024
-"""How much of the log is told at once; with patches, an event can be many times what is stored."""
+"""How much of the log is sent at once; with patches, an event can be many times its stored size."""
 _SETTLING = 0.06
-"""Seconds in which clients read what was sent."""
+"""Seconds that clients have for reading what was sent."""
 
 
 @asynccontextmanager
@@ -126,7 +125,7 @@ async def streaming(engine: Engine, settings: ServerSettings) -> AsyncIterator["
 
 
 class Streams:
-    """The listeners of a server, and what is recent for them."""
+    """The clients of a server's event streams, and the buffer they share."""
 
     def __init__(self, engine: Engine, settings: ServerSettings, position: int) -> None:
         self.recent = Recent(position)
@@ -138,12 +137,12 @@ class Streams:
         self._round: asyncio.TimerHandle | None = None
         self._last_round = 0.0
         self._patches_from = 0.0
-        """When patches are made again."""
+        """When patches are computed again."""
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self.branches = BranchWatch(engine.events, self._project_of)
 
     def __len__(self) -> int:
-        """How many listen."""
+        """The number of clients."""
         return len(self._listeners)
 
     def __iter__(self) -> Iterator[StreamClient]:
@@ -152,7 +151,7 @@ class Streams:
     def stream(self, directory: str | None, after: EventCursor | None) -> Stream:
         """The events of a directory, or all, as an answer; after a cursor, or from now on."""
         # Else it would never hear anything.
-        self._engine.store.check()
+        self._engine.events.check()
         self.branches.care_for(directory or str(self._engine.directory))
 
         async def answer(receive: Receive, send: Send) -> None:
@@ -166,15 +165,16 @@ class Streams:
         return answer
 
     async def flushed(self) -> None:
-        """Wait until everything that has happened so far is on the sockets of those who listen.
+        """Wait until every event so far was written to the sockets of all clients.
 
-        Those who do not read are not waited for any longer than others would notice.
+        It waits only briefly for clients that do not read, so that nothing else is delayed
+        noticeably.
         """
         if not self._listeners:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_PATIENCE):
-                await self._reached(await self._engine.store.read(log_head))
+                await self._reached(await self._engine.events.last_seq())
                 self._tell_all()
                 end = self.recent.end
                 late = [each for each in self._listeners if each.at is not None and each.at < end]
@@ -182,14 +182,15 @@ class Streams:
         await asyncio.sleep(_SETTLING)
 
     async def dispose(self, directory: str) -> None:
-        """Tell that everything in a directory starts afresh; its own streams end with that."""
+        """Tell clients that everything in a directory is loaded anew; its own streams end with
+        that."""
         project = (await self._engine.look_up(directory)).project
         self._engine.events.announce(
             InstanceDisposed(directory=directory), project_id=project.id, directory=directory
         )
 
     async def dispose_all(self) -> None:
-        """The same for every directory that somebody listens to, and for the server."""
+        """The same for the server and for every directory that has a client."""
         here = str(self._engine.directory)
         listened = {each.directory for each in self._listeners if each.directory is not None}
         for directory in sorted({here, *listened}):
@@ -197,44 +198,36 @@ class Streams:
         self._engine.events.announce(GlobalDisposed())
 
     def payload(self, properties: EventProperties) -> str:
-        """The JSON of an event that is made up for one listener."""
+        """The JSON of an event that is made for one client."""
         return self._engine.events.frame(properties)
 
     def cursor(self, position: int) -> str:
-        """The cursor of a place in the log."""
+        """The cursor for a position in the log."""
         return self._engine.events.cursor_at(position)
 
     async def why_useless(self, after: EventCursor) -> Literal["foreign", "future"] | None:
         """Why a stream cannot go on after a cursor, if it cannot."""
-        if after.epoch != self._engine.store.epoch:
-            return "foreign"
-        head = await self._engine.store.read(log_head)
-        if after.seq > head:
-            return "future"
-        # It may have heard from another server what this one has yet to read.
-        await self._reached(after.seq)
-        return None
+        events = self._engine.events
+        reason = events.why_useless(after, await events.last_seq())
+        if reason is None:
+            # It may have heard from another server what this one has yet to read.
+            await self._reached(after.seq)
+        return reason
 
     async def page(self, after: int, directory: str | None) -> tuple[bytes, int]:
-        """Frames from the log, and how far they reach; never farther than what is recent."""
+        """A page of frames from the log and the position it reaches; never beyond the buffer."""
         until = self.recent.position
-        script = (
-            partial(events_after, after)
-            if directory is None
-            else partial(directory_events_after, directory, after, until)
-        )
-        found = [each for each in await self._engine.store.scan(script) if each.seq <= until]
         events: list[Event] = []
         size = 0
-        for each in found:
-            events.append(await self._told(self._engine.events.event_of(each)))
+        for each in await self._engine.events.between(after, until, directory):
+            events.append(await self._told(each))
             size += len(events[-1].payload)
             if size > _PAGE_CHARACTERS:
                 break
         return self._joined(events, directory), events[-1].seq if events else until
 
     async def recovered(self, directory: str | None) -> AsyncIterator[bytes]:
-        """What a listener has to hear that was there before this server was started."""
+        """Frames about what was recovered when this server started, for a new client."""
         if monotonic() - self._started < _RECOVERY_IS_NEWS:
             for session in list(self._engine.recovery.cut_off):
                 made_up = await events_of_recovery(self._engine, session)
@@ -242,19 +235,19 @@ class Streams:
                 yield self._joined(events, directory)
 
     async def follow(self, events: Subscription) -> None:
-        """Take in what happens."""
+        """Add new events to the buffer."""
         async for event in events:
             try:
                 self._take(await self._told(event))
             except Exception:  # noqa: BLE001 - one bad event must not end all streams
-                _log.exception("an event cannot be told: %.200s", event.payload)
+                _log.exception("an event cannot be sent: %.200s", event.payload)
 
     async def watch(self) -> None:
-        """Drop everybody when the database was taken away: they would never hear of it."""
+        """Disconnect all clients when the database was removed: they would not notice otherwise."""
         while True:
             await asyncio.sleep(_LOOK)
             try:
-                self._engine.store.check()
+                self._engine.events.check()
             except StoreGone as error:
                 if self._listeners:
                     _log.error("streams are dropped: %s", error)
@@ -267,7 +260,7 @@ class Streams:
         return (await self._engine.look_up(directory)).project.id
 
     async def _told(self, event: Event) -> Event:
-        """An event with its patches, unless they take too long: others wait behind it."""
+        """An event with its patches, unless they take too long: other events wait behind it."""
         if not lacks_patches(event) or monotonic() < self._patches_from:
             return event
         try:
@@ -276,7 +269,7 @@ class Streams:
         except TimeoutError:
             self._patches_from = monotonic() + _PATCH_REST
         except Exception:  # noqa: BLE001 - what happened is told all the same
-            _log.exception("the patches of an event cannot be told: %.200s", event.payload)
+            _log.exception("the patches of an event cannot be sent: %.200s", event.payload)
         return event
 
     def _take(self, event: Event) -> None:
@@ -323,7 +316,7 @@ class Streams:
         return True
 
     async def _reached(self, position: int) -> None:
-        """Wait until a stored event was taken in."""
+        """Wait until a stored event was added to the buffer."""
         if self.recent.position < position:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._awaited.append((position, future))

@@ -1,1 +1,1 @@
-"""Two snapshots compared: which paths differ, and their patch texts."""
+"""Differences between two snapshots: the paths, and their patch texts."""

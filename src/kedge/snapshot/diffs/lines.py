@@ -1,10 +1,10 @@
-"""Two contents compared line by line with libgit2's xdiff, which is git's own; bounded in cost.
+"""Compares two contents line by line with libgit2's xdiff, which is git's own; bounded in cost.
 
-Everything here is about bytes; what the result looks like to somebody is the concern of `texts`.
+This module works on bytes; `patches` turns the results into text.
 
-Lines that all belong in one bucket are compared each with each: 60,000 of them take 20 seconds, and
-a file in somebody's repository may hold them. Nothing here is about ordinary repetition: equal
-lines share one place in the table.
+Lines that fall into one bucket of xdiff's table are compared each with each: 60,000 of them take 20
+seconds, and a file in a user's repository may contain that many. Ordinary repetition is no problem:
+equal lines share one place in the table.
 """
 
 import random
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 _SAMPLE = 100
 _MOST_PAIRS = 100
-"""Of the 4,950 pairs of a sample, so many may meet; 10 do by chance in the smallest table.
+"""How many of the 4,950 pairs of a sample may collide; 10 do by chance in the smallest table.
 
-The share of pairs that meet is the share of the worst time that will be taken: here two per cent.
+The share of pairs that collide is the share of the worst time that is accepted: here two per cent.
 """
 
 _TABLE_BITS = range(9, 19)
-"""xdiff's table has about as many buckets as it guesses lines; a guess can be misled too."""
+"""xdiff's table has about as many buckets as its guess of the lines; even a guess can be misled."""
 
-# Nobody can foresee which lines are looked at.
+# An attacker cannot foresee which lines are sampled.
 _CHOICE = random.SystemRandom()
 
 
 def would_stall(lines: set[bytes]) -> bool:
-    """Whether so many of these lines would meet in one bucket that comparing them takes long."""
+    """Whether so many of these lines would share a bucket that comparing them takes long."""
     picked = _CHOICE.sample(list(lines), min(_SAMPLE, len(lines)))
     hashes = [_hash(line) for line in picked]
     return any(_pairs_that_meet(hashes, bits) > _MOST_PAIRS for bits in _TABLE_BITS)
@@ -50,37 +50,38 @@ def _pairs_that_meet(hashes: list[int], bits: int) -> int:
 
 
 MOST_BYTES = 4 * 1024 * 1024
-"""A content above this is not compared line by line."""
+"""Larger contents are not compared line by line."""
 
 FULL_CONTEXT = 0xFFFF
-"""As many lines of context as pygit2 can be asked for: it takes 16 bits and drops the others."""
+"""The most lines of context that pygit2 supports: it takes 16 bits and drops the others."""
 
 MOST_LINES = 2 * FULL_CONTEXT
 """Two contents with more lines than this together are not compared line by line either.
 
-A line of context is a line of both, so that full context is always full. And xdiff stays quick: it
-gives up on the shortest answer early, but its time still grows with the lines to the power of 1.5,
-to about half a second for the worst found at this bound, and many for what fits into the bytes.
+A line of context is a line of both, so full context always fits. And xdiff stays fast: it gives up
+early on the shortest answer, but its time still grows with the lines to the power of 1.5, to about
+half a second for the worst case found at this bound, and to many seconds for what fits into the
+bytes.
 """
 
 _FEW_LINES = 5000
-"""Between so few, no choice of lines takes xdiff long."""
+"""With so few lines, no input takes xdiff long."""
 
 _WHERE_GIT_LOOKS_FOR_NUL = 8000
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether git would call this content binary."""
+    """Whether git would treat this content as binary."""
     return content.find(b"\0", 0, _WHERE_GIT_LOOKS_FOR_NUL) != -1
 
 
 def count_lines(content: bytes) -> int:
-    """The lines of a content; an unfinished last one is a line too."""
+    """The number of lines; an unfinished last one counts."""
     return content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
 
 
 def are_comparable(old: bytes, new: bytes) -> bool:
-    """Whether both are text, and comparing them ends soon."""
+    """Whether both are text and can be compared quickly."""
     if max(len(old), len(new)) > MOST_BYTES or is_binary(old) or is_binary(new):
         return False
     lines = count_lines(old) + count_lines(new)
@@ -90,9 +91,9 @@ def are_comparable(old: bytes, new: bytes) -> bool:
 
 
 def count(old: bytes | None, new: bytes | None) -> tuple[int, int]:
-    """How many lines were added and deleted, as `git diff --numstat` says; None is no file.
+    """The numbers of added and deleted lines, as in `git diff --numstat`; None is no file.
 
-    Both are zero for binary content, and where two contents are too large to be compared.
+    Both are zero for binary content, and if the contents are too large to be compared.
     """
     before, after = old or b"", new or b""
     if before == after or is_binary(before) or is_binary(after):
@@ -107,7 +108,7 @@ def count(old: bytes | None, new: bytes | None) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Hunks:
-    """What changed between two contents."""
+    """The differences between two contents."""
 
     additions: int
     deletions: int
@@ -116,7 +117,7 @@ class Hunks:
 
 
 def compare_lines(old: bytes, new: bytes, context: int) -> Hunks:
-    """What changed between two comparable contents, with so many lines around each change."""
+    """The differences between two comparable contents, with this many lines around each."""
     patch = _patch(old, new, context)
     _, additions, deletions = patch.line_stats
     whole = patch.data
@@ -127,6 +128,6 @@ def _patch(old: bytes, new: bytes, context: int) -> "Patch":
     from pygit2 import Patch
     from pygit2.enums import DiffOption
 
-    # Whether it is text was decided before: libgit2 must not look for itself.
+    # Whether it is text was decided before: libgit2 must not decide again.
     flags = DiffOption.FORCE_TEXT | DiffOption.INDENT_HEURISTIC
     return Patch.create_from(old, new, flag=flags, context_lines=context)

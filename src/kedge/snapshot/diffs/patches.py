@@ -1,9 +1,8 @@
-"""Patch texts of changed files: in the form of OpenCode's file diffs, and as plain `git diff`
-text.
+"""Patch texts of changed files: in the form of OpenCode's file diffs, and as plain `git diff` text.
 
 Content that is binary, or too large for `lines`, is named but not shown. Bytes that are not UTF-8
-become U+FFFD. Where `room` is given, a file whose text does not fit into what is left of that many
-bytes of UTF-8 is named but not shown either; smaller ones after it may be.
+become U+FFFD. With a `room` (bytes of UTF-8), a file whose text does not fit into the rest of it is
+named but not shown either; smaller ones after it may still fit.
 """
 
 import re
@@ -35,9 +34,9 @@ _SHORT = {
 
 
 def quoted(path: bytes) -> bytes:
-    """The path, in quotes and escaped if it holds what would break a line apart.
+    """The path, quoted and escaped if it contains bytes that would break a line.
 
-    Bytes that are not ASCII stay as they are, valid UTF-8 or not.
+    Bytes that are not ASCII stay unchanged, valid UTF-8 or not.
     """
     if not _ODD.search(path):
         return path
@@ -53,14 +52,14 @@ _RULE = "=" * 67
 _GIT_CONTEXT = 3
 _ABBREVIATED = 7
 
-# libgit2 cuts the heading of a hunk at 80 bytes after it took the blanks from its end, git before.
+# libgit2 cuts a hunk's heading at 80 bytes after it stripped trailing blanks, git before.
 _BLANKS_AFTER_HEADING = re.compile(rb"^(@@ .*[^ \t\r\n])[ \t\r]+$", re.MULTILINE)
 
 
 def file_diffs(
     changes: Iterable[TreeChange], read: Read, *, room: int | None = None
 ) -> list[FileDiff]:
-    """Each change as OpenCode tells it."""
+    """Each change in OpenCode's form."""
     diffs = []
     for change in changes:
         old, new = _contents(change, read)
@@ -74,9 +73,9 @@ def file_diffs(
 def file_diff(
     path: bytes, old: bytes | None, new: bytes | None, *, room: int | None = None
 ) -> FileDiff:
-    """One change as OpenCode tells it: with the whole file as context; None is no file.
+    """One change in OpenCode's form: with the whole file as context; None is no file.
 
-    The patch is "" for content that is not shown, and None where it does not fit into the room.
+    The patch is "" for content that is not shown, and None if it does not fit into the room.
     """
     name = path.decode(errors="replace")
     before, after = old or b"", new or b""
@@ -84,7 +83,7 @@ def file_diff(
     if not are_comparable(before, after):
         additions, deletions = count(before, after)
     elif room is not None and before != after and max(len(before), len(after)) > room:
-        # Every line of both would be in the text.
+        # The text would contain every line of both.
         patch, (additions, deletions) = None, count(before, after)
     else:
         patch, additions, deletions = _whole_file_patch(name, before, after)
@@ -102,8 +101,8 @@ def file_diff(
 def git_diff(changes: Iterable[TreeChange], read: Read, *, room: int | None = None) -> str:
     """The changes as `git diff --no-renames` prints them with `core.quotepath` off.
 
-    Ids are cut at 7 digits, which git makes longer where they are ambiguous. A file that is too
-    large to compare is said to be binary; of one that does not fit only the header is there.
+    Ids are cut to 7 digits; git makes ambiguous ones longer. A file that is too large to compare is
+    reported as binary; a file that does not fit has only its header.
     """
     texts = []
     for change in changes:
@@ -142,7 +141,7 @@ def _whole_range(content: bytes) -> str:
 
 
 def _without_type_change(change: TreeChange) -> Iterator[TreeChange]:
-    """The change; where a file became a link or the reverse, a deletion and an addition."""
+    """The change; if a file became a link or the reverse, a deletion and an addition."""
     old, new = change.old, change.new
     if old is None or new is None or S_IFMT(old[0]) == S_IFMT(new[0]):
         yield change
@@ -197,5 +196,5 @@ def _label(side: bytes, path: bytes, content: bytes | None) -> bytes:
 
 
 def _tabbed(label: bytes) -> bytes:
-    # So that programs which read patches see where a name with spaces ends.
+    # So that programs that read patches see where a name with spaces ends.
     return label + b"\t" if b" " in label else label

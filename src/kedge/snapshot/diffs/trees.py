@@ -1,6 +1,7 @@
-"""Two git trees compared; contents of files are never read here.
+"""Compares two git trees, without reading the contents of files.
 
-Cost follows what differs: equal folders are not opened. Nothing recurses, so no tree is too deep.
+The cost depends on the differences: equal folders are not opened. Nothing recurses, so no tree is
+too deep.
 """
 
 import stat
@@ -12,15 +13,15 @@ from kedge.snapshot.objects.formats import FOLDER_MODE, Entry, parse_tree
 from kedge.snapshot.values import Change, Present, State
 
 Read: TypeAlias = Callable[[bytes], bytes]
-"""Gives the content of the object with this raw id."""
+"""Returns the content of the object with this raw id."""
 
 Node: TypeAlias = tuple[int, bytes]
-"""Git's mode and the raw id of what stands at a path."""
+"""Git's mode and the raw id of a tree entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """What became of one file between two trees; None is a side on which it does not exist."""
+    """A file that differs between two trees; None on the side where it does not exist."""
 
     path: bytes
     old: Node | None
@@ -30,7 +31,7 @@ class TreeChange:
 def compare(read: Read, old: bytes | None, new: bytes | None) -> Iterator[TreeChange]:
     """The files that differ between two trees, sorted by path; None is the empty tree.
 
-    Where a file became a folder, or the reverse, each path is a deletion or an addition.
+    If a file became a folder or the reverse, each path is a deletion or an addition.
     """
     if old == new:
         return
@@ -56,7 +57,8 @@ def _entries(read: Read, node: Node | None) -> list[Entry]:
 
 
 def _inside(read: Read, folder: TreeChange) -> Iterator[TreeChange]:
-    """What differs directly in a folder, last path first, because a stack is read from its end."""
+    """The differences directly in a folder, last path first, because a stack is read from its
+    end."""
     before = set(_entries(read, folder.old))
     after = set(_entries(read, folder.new))
     old = _by_path(folder.path, before - after)
@@ -66,8 +68,8 @@ def _inside(read: Read, folder: TreeChange) -> Iterator[TreeChange]:
 
 
 def _by_path(folder: bytes, entries: set[Entry]) -> dict[bytes, Node]:
-    # A folder's path ends with a slash: so it is never the same as a file's, and sorted by it the
-    # folder stands where the paths of the files below it belong, as in git's own order.
+    # A folder's path ends with a slash, so that it never equals a file's path and sorts where the
+    # paths of the files below it belong, as in git's own order.
     return {
         folder + name + (b"/" if mode == FOLDER_MODE else b""): (mode, id)
         for name, mode, id in entries
@@ -78,9 +80,9 @@ _FILE, _PROGRAM, _LINK = 0o100644, 0o100755, 0o120000
 
 
 def tree_changes(changes: Iterable[Change]) -> list[TreeChange]:
-    """The changes by path, as git sees them: of permission bits it knows one.
+    """The changes by path, as git sees them: of the permission bits it knows only one.
 
-    What git does not tell apart is left out, and so is what is not covered.
+    Differences that git does not see are left out, and so are uncovered paths.
     """
     covered = [change for change in changes if change.is_covered]
     found = [

@@ -1,1 +1,1 @@
-"""Single paths of a worktree, read and written without following a symlink."""
+"""Reads and writes single paths of a worktree without following symlinks."""

@@ -1,17 +1,17 @@
-"""One name of an open folder created, replaced or deleted atomically, so that no bytes are ever
+"""Creates, replaces or deletes one name of an open folder atomically, so that no bytes are ever
 lost.
 
-Whatever was at the name is first moved, in one system call, to a name of kedge's own (*aside*) and
-compared there, where nobody else writes. It is unlinked only if it is what the step expects or what
-the step itself wrote: both are in the object store. Anything else was saved by somebody in the last
-moment and goes back in place; if they saved yet again meanwhile, the newer one stays in place and
-the older one is kept beside it under a name they can see. What is not protected: a program that
-opened the file for writing before and writes into it after the comparison writes into a file that
-has no name any more.
+The present content of the name is first moved, in one system call, to a name of kedge's own
+(*aside*) and compared there, where no other program writes. It is unlinked only if it is what the
+step expects or what the step itself wrote: both are in the object store. Anything else was saved by
+another program at the last moment and is put back; if that program saved again meanwhile, the newer
+version stays in place and the older one is kept beside it under a visible name. One case is not
+protected: a program that opened the file for writing before and writes into it after the comparison
+writes into a file without a name.
 
-Where the file system cannot swap two names, a replaced file is gone from its name while it is being
-compared. Owner and group are kept where the system allows it; extended attributes, access control
-lists and time stamps are not.
+Where the file system cannot swap two names, a replaced file has no name while it is compared. Owner
+and group are kept where the system allows it; extended attributes, access control lists and time
+stamps are not.
 """
 
 import ctypes
@@ -38,27 +38,27 @@ _NOT_OVER, _SWAP = 1, 2
 _MACOS = {_NOT_OVER: 4, _SWAP: 2}
 
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
-# What file systems without hard links say, and those that link no folders or no symlinks.
+# The errors of file systems without hard links, or without those to folders or symlinks.
 _NO_LINK = {*_UNSUPPORTED, errno.EPERM, errno.EMLINK}
 
 _Rename = Callable[[int, bytes, int, bytes, int], int]
 
 
 class SwapUnsupported(Exception):
-    """This file system or this system cannot swap two names."""
+    """This file system or operating system cannot swap two names."""
 
 
 def swap(dir_fd: int, one: bytes, two: bytes) -> None:
-    """Exchange what two names of a folder lead to, at once; both must exist."""
+    """Swap two names of a folder atomically; both must exist."""
     if not _rename_with(dir_fd, one, two, _SWAP):
         raise SwapUnsupported
 
 
 def place(dir_fd: int, name: bytes, free: bytes) -> None:
-    """Rename, but `FileExistsError` if the new name is taken.
+    """Rename, but raise `FileExistsError` if the new name is taken.
 
-    Where neither the system call nor hard links exist, it is a look and then a rename: what
-    somebody puts there in between is then replaced.
+    Where neither the system call nor hard links exist, it checks first and then renames: what
+    another program creates in between is replaced.
     """
     if _rename_with(dir_fd, name, free, _NOT_OVER):
         return
@@ -76,7 +76,7 @@ def place(dir_fd: int, name: bytes, free: bytes) -> None:
 
 
 def exists(dir_fd: int, name: bytes) -> bool:
-    """Whether there is anything at a name, a dangling symlink included."""
+    """Whether a name exists, including a dangling symlink."""
     try:
         os.lstat(name, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def exists(dir_fd: int, name: bytes) -> bool:
 
 
 def _rename_with(dir_fd: int, name: bytes, new: bytes, flag: int) -> bool:
-    """Rename in a special way; False if that way does not exist here."""
+    """Rename with a flag; False if the flag is not supported here."""
     rename = _system_call()
     if rename is None:
         return False
@@ -110,12 +110,12 @@ def _system_call() -> _Rename | None:
 
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHANGED = "it was changed in the last moment"
-_DELETED = "it was deleted in the last moment"
+_CHANGED = "it was changed at the last moment"
+_DELETED = "it was deleted at the last moment"
 
 
 def write_temporary(spot: Spot, want: Present, data: bytes) -> int | None:
-    """Write what is wanted beside its place; a descriptor to be synced and closed, if it has one.
+    """Write the wanted content beside its place; returns a descriptor to sync and close, if any.
 
     The present file's owner and group are taken over where that is allowed.
     """
@@ -136,20 +136,20 @@ def write_temporary(spot: Spot, want: Present, data: bytes) -> int | None:
 
 
 def create(spot: Spot) -> Result:
-    """Put the temporary file where nothing is."""
+    """Move the temporary file to a name that does not exist."""
     reach("before-create")
     try:
         place(spot.dir_fd, spot.temporary, spot.name)
     except FileExistsError:
         spot.discard(spot.temporary)
-        return spot.result(Outcome.CONFLICT, "it was created in the last moment")
+        return spot.result(Outcome.CONFLICT, "it was created at the last moment")
     reach("after-create")
     return spot.result(Outcome.RECREATED)
 
 
 def replace(spot: Spot) -> Result:
-    """Put the temporary file in the place of what the step expects there."""
-    # From here on the name says that this may be the only copy of somebody's bytes.
+    """Replace what the step expects with the temporary file."""
+    # From here on the name shows that this may be the only copy of a user's bytes.
     spot.move(spot.temporary, spot.aside)
     reach("before-exchange")
     try:
@@ -173,7 +173,7 @@ def replace(spot: Spot) -> Result:
 
 
 def delete(spot: Spot) -> Result:
-    """Remove the name if it is what the step expects."""
+    """Remove the name if it has what the step expects."""
     refused = _take_aside(spot)
     if refused is not None:
         return refused
@@ -183,7 +183,8 @@ def delete(spot: Spot) -> Result:
 
 
 def settle(spot: Spot) -> Result | None:
-    """Undo or finish what a crash interrupted; a result if bytes were somebody else's."""
+    """Undo or finish what a crash interrupted; returns a result if the bytes were another
+    program's."""
     spot.discard(spot.temporary)
     aside = _identity(spot, spot.aside)
     if aside is None:
@@ -204,14 +205,14 @@ def settle(spot: Spot) -> Result | None:
 
 
 def _take_over(spot: Spot, fd: int, bits: int) -> None:
-    """Owner, group and permission bits, in this order: a change of owner clears some bits."""
+    """Set owner, group and permission bits, in this order: changing the owner clears some bits."""
     with suppress(FileNotFoundError):
         old, new = os.lstat(spot.name, dir_fd=spot.dir_fd), os.fstat(fd)
         if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
             try:
                 os.fchown(fd, old.st_uid, old.st_gid)
             except PermissionError as error:
-                # The same bits would run it as somebody else.
+                # The same bits would run the program as another user.
                 if bits & (stat.S_ISUID | stat.S_ISGID):
                     raise CannotWrite("its owner and group cannot be kept") from error
     os.fchmod(fd, bits)
@@ -240,7 +241,7 @@ def _replace_in_two_moves(spot: Spot) -> Result:
 
 
 def _take_aside(spot: Spot) -> Result | None:
-    """Move what is in place aside; a result if it was not what the step expects."""
+    """Move the present content aside; returns a result if it was not what the step expects."""
     reach("before-set-aside")
     try:
         spot.move(spot.name, spot.aside)
@@ -251,7 +252,7 @@ def _take_aside(spot: Spot) -> Result | None:
 
 
 def _give_back(spot: Spot) -> Result:
-    """Put what is aside back, unless there is something newer; skipped if nothing helps."""
+    """Put back what is aside, unless something newer is in place; skipped if all attempts fail."""
     try:
         _return(spot)
     except FileExistsError:
@@ -268,18 +269,18 @@ def _return(spot: Spot) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # What has just left a folder has room in it: a rename needs no more than that.
+        # A folder has room for a name that just left it: a rename needs no more than that.
         if exists(spot.dir_fd, spot.name):
             raise FileExistsError from None
         spot.move(spot.aside, spot.name)
 
 
 def _swap_back(spot: Spot) -> Result:
-    """Undo a swap that brought aside what the step did not expect."""
+    """Undo a swap that moved aside something that the step did not expect."""
     try:
         swap(spot.dir_fd, spot.aside, spot.name)
         if not spot.holds(spot.aside, spot.step.want):
-            # They saved again, over what kedge wrote: the newer one belongs in place.
+            # The other program saved again, over kedge's file: the newer version belongs in place.
             swap(spot.dir_fd, spot.aside, spot.name)
     except FileNotFoundError:
         return _give_back(spot)
@@ -287,7 +288,7 @@ def _swap_back(spot: Spot) -> Result:
 
 
 def _dispose(spot: Spot) -> Result:
-    """Unlink what is aside if the store has it, else keep it where its owner sees it."""
+    """Unlink what is aside if the store has it; otherwise keep it where its owner sees it."""
     step = spot.step
     replaced = spot.has_what_is_expected() and spot.holds(spot.aside, step.expect)
     if replaced or spot.holds(spot.aside, step.want):
@@ -297,11 +298,11 @@ def _dispose(spot: Spot) -> Result:
     try:
         place(spot.dir_fd, spot.aside, kept)
     except OSError:
-        # Where it is, it is safe too; only less easily found.
+        # It is safe where it is, just harder to find.
         kept = spot.aside
     shown = kept.decode("utf-8", "backslashreplace")
     return spot.result(
-        Outcome.CONFLICT, f"it was changed twice in the last moment; one version is kept as {shown}"
+        Outcome.CONFLICT, f"it was changed twice at the last moment; one version is kept as {shown}"
     )
 
 
@@ -313,7 +314,8 @@ def _return_to_owner(spot: Spot) -> Result:
 
 
 def _undo_swap(spot: Spot) -> Result | None:
-    """Put back what the step replaced and nobody else has; a result if that was not all."""
+    """Put back what the step replaced and is stored nowhere else; returns a result if that was not
+    all."""
     if not spot.holds(spot.name, spot.step.want):
         return _dispose(spot)
     try:
@@ -323,13 +325,13 @@ def _undo_swap(spot: Spot) -> Result | None:
     if spot.holds(spot.aside, spot.step.want):
         spot.discard(spot.aside)
         return None
-    # Somebody saved over what kedge wrote: the newer one belongs in place.
+    # Another program saved over kedge's file: the newer version belongs in place.
     swap(spot.dir_fd, spot.aside, spot.name)
     return _dispose(spot)
 
 
 def _identity(spot: Spot, name: bytes) -> tuple[int, int] | None:
-    """What tells the file at a name from all others, if there is one."""
+    """The identity of the file at a name, if there is one."""
     try:
         status = os.lstat(name, dir_fd=spot.dir_fd)
     except FileNotFoundError:
@@ -338,7 +340,8 @@ def _identity(spot: Spot, name: bytes) -> tuple[int, int] | None:
 
 
 _AT_ONCE = 8
-"""Together, the file system writes its journal, and the disk empties its cache, less often."""
+"""When syncing together, the file system commits its journal, and the disk flushes its cache, less
+often."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -347,21 +350,21 @@ R = TypeVar("R")
 def in_shares(
     work: Callable[[Sequence[T]], list[R]], things: Sequence[T], *, least: int = 1
 ) -> list[R]:
-    """What `work` makes of each thing, in their order; each thread has a share of `least` or more.
+    """The results of `work` for each thing, in order; each thread gets a share of at least `least`.
 
-    If a share raises, the others are over or never begun when this raises.
+    If a share raises, all others have ended or will never begin when this raises.
     """
     threads = min(_AT_ONCE, len(things) // least)
     if threads < 2:
         return work(things)
     with ThreadPoolExecutor(threads) as pool:
-        # Handing over one by one would take longer than most of the work.
+        # Submitting things one by one would take longer than most of the work.
         shares = list(pool.map(work, [things[first::threads] for first in range(threads)]))
     return [shares[number % threads][number // threads] for number in range(len(things))]
 
 
 def sync_files(fds: Iterable[int | None]) -> dict[int, OSError]:
-    """Sync open files; the errors of those that could not be."""
+    """Sync open files; returns the errors of those that failed."""
     files = [fd for fd in fds if fd is not None]
     _begin(files)
     failures = in_shares(_sync_each, files)
@@ -369,14 +372,14 @@ def sync_files(fds: Iterable[int | None]) -> dict[int, OSError]:
 
 
 def _begin(fds: Iterable[int]) -> None:
-    """Have the file system find room for all of them first, and begin to write.
+    """Have the file system allocate space for all of them first, and start writing.
 
-    One commit of its journal then has them all. Without, each sync finds room for its own file,
-    and waits for a commit of its own.
+    Then a single commit of its journal contains them all. Otherwise each sync allocates for its own
+    file, and waits for its own commit.
     """
     if sys.platform == "linux":
         for fd in fds:
-            # Whoever cannot be advised can still be synced.
+            # A file that does not support advice can still be synced.
             with suppress(OSError):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -409,9 +412,9 @@ def _sync_folder(root: Root, path: bytes) -> None:
         with root.folder(path) as dir_fd:
             os.fsync(dir_fd)
     except (FolderAbsent, FolderBlocked):
-        # Removed since, by a later step or by somebody; nothing in it is left to be kept.
+        # Removed since, by a later step or by another program; nothing in it needs syncing.
         return
     except OSError as error:
-        # Some network file systems sync no folders, and need not.
+        # Some network file systems cannot sync folders, and need not.
         if error.errno != errno.EINVAL:
             raise SnapshotError(f"{path!r} cannot be synced: {error.strerror}") from error

@@ -1,6 +1,6 @@
-"""Locks on single files, among all tasks, threads and processes of a machine.
+"""Locks on single files, between all tasks, threads and processes of a machine.
 
-Nothing is left behind for a path. The locks are the kernel's: they end with their process.
+They leave nothing behind for a path. The kernel holds them, so they end with their process.
 """
 
 import asyncio
@@ -25,32 +25,32 @@ _STRIPES = 256
 
 
 class Locker(Protocol):
-    """The locks that one caller has."""
+    """The locks that one caller holds."""
 
     @staticmethod
     def number(path: bytes) -> int:
-        """Which lock belongs to a path."""
+        """The number of the lock for a path."""
 
     def take(self, number: int) -> bool:
-        """Take a lock, unless another caller has it."""
+        """Take a lock; False if another caller has it."""
 
     def release(self) -> None:
-        """Give back all that were taken."""
+        """Release all locks that were taken."""
 
 
 class ByteLocker:
-    """One file, a byte of it for each path; there need not be as many bytes in it."""
+    """One file with a byte for each path; the file itself may be shorter."""
 
-    # `struct flock` as Linux has it: type, whence, start, length, pid.
+    # `struct flock` on Linux: type, whence, start, length, pid.
     _FORMAT = "hhqqi"
 
     def __init__(self, folder: Path) -> None:
-        # The lock belongs to the open file description, so that two tasks exclude each other too.
+        # The lock belongs to the open file description, so two tasks exclude each other too.
         self._fd = os.open(folder / "file-locks", _OPEN, PRIVATE_FILE)
 
     @staticmethod
     def number(path: bytes) -> int:
-        # 62 bits: an offset is signed, and the byte's end must be one too.
+        # 62 bits: an offset is signed, and the byte's end must be an offset too.
         return int.from_bytes(hashlib.blake2b(path, digest_size=8).digest()) >> 2
 
     def take(self, number: int) -> bool:
@@ -78,7 +78,7 @@ class ByteLocker:
 
 
 class StripeLocker:
-    """For systems whose locks on bytes belong to the process: some files, shared by all paths."""
+    """For systems whose byte locks belong to the process: a few files, shared by all paths."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "file-locks.d"
@@ -114,23 +114,24 @@ class StripeLocker:
 
 
 class FileLocks:
-    """Who may write which file now."""
+    """Exclusive write access to files."""
 
     def __init__(self, data: Path) -> None:
-        """`data` is the folder that all who exclude each other have in common."""
+        """`data` is a folder common to all processes that exclude each other."""
         self._data = data
         self._locker: type[ByteLocker] | type[StripeLocker] = ByteLocker
         self.reason = ""
-        """Why files of no concern to each other may exclude each other; empty if they do not."""
+        """Why unrelated files may exclude each other; empty if they do not."""
         if not hasattr(fcntl, "F_OFD_SETLK"):
             self._locker = StripeLocker
             self.reason = "this system has no locks that belong to an open file"
 
     @asynccontextmanager
     async def locked(self, paths: Collection[bytes], patience: float) -> AsyncIterator[None]:
-        """Be the only one who writes these files, given by their real absolute paths.
+        """Get exclusive write access to these files, given by their real absolute paths.
 
-        Raises `FileBusy`, with the path, if somebody else has one of them for `patience` seconds.
+        Raises `FileBusy`, with the path, if one of them stays locked by another caller for
+        `patience` seconds.
         """
         for path in paths:
             if not path.startswith(b"/"):
@@ -139,7 +140,7 @@ class FileLocks:
             make_folder(self._data)
             locker = self._locker(self._data)
         try:
-            # Everybody takes them in the same order, so that nobody waits in a circle.
+            # All callers take the locks in the same order, so there is no deadlock.
             deadline = time.monotonic() + patience
             for number, path in sorted((locker.number(path), path) for path in paths):
                 await _take(locker, number, path, deadline)
@@ -149,7 +150,7 @@ class FileLocks:
 
 
 async def _take(locker: Locker, number: int, path: bytes, deadline: float) -> None:
-    # It never waits, so it needs no thread; and who is cancelled has the lock or has it not.
+    # It never blocks, so it needs no thread; a cancelled task either has the lock or does not.
     for nap in naps():
         with disk_errors("locking files"):
             if locker.take(number):

@@ -1,4 +1,4 @@
-"""One name of an open folder, read so that the result was the file's state at one moment."""
+"""Reads one name of an open folder so that the result was the file's state at one moment."""
 
 import ctypes
 import errno
@@ -23,14 +23,14 @@ Stamp = tuple[int, int, int, int, int]
 stamp_of: "attrgetter[Stamp]" = attrgetter(
     "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino"
 )
-"""What of a stat result tells one state of a file from another; mapped over whole trees."""
+"""The fields of a stat result that distinguish states of a file; mapped over whole trees."""
 
-# Time stamps come from a coarse clock: a write this soon after another may leave no trace in them.
+# Time stamps come from a coarse clock: a second write soon after the first may not change them.
 RACY_WINDOW_NS = 20_000_000
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 20
-# Never waiting: a pipe, or a file under a lease, would hang the reader.
+# Non-blocking: a pipe, or a file under a lease, would hang the reader.
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ class ReadFailure(Enum):
     TOO_LARGE = auto()
     UNREADABLE = auto()
     UNSTABLE = auto()
-    """It changed during every attempt, or its size is not the number of bytes in it."""
+    """It changed during every attempt, or its size is not the number of its bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,12 @@ class Content:
     """A file or a symlink as it was at one moment during the read."""
 
     data: bytes
-    """For a symlink, where it leads."""
+    """For a symlink, its target."""
     stamp: Stamp
     links: int
     """How many names the file has."""
     racy: bool
-    """So young that a later change may leave the same stamp: look again before trusting it."""
+    """Whether it is so new that a later change may keep the same stamp: then read it again."""
 
     @property
     def mode(self) -> int:
@@ -69,13 +69,13 @@ class Content:
 
 _BY_ERRNO = {
     errno.ENOENT: ReadFailure.ABSENT,
-    # Nothing can be there under a name that the file system cannot hold.
+    # Nothing can exist under a name that the file system cannot hold.
     errno.ENAMETOOLONG: ReadFailure.ABSENT,
     errno.EILSEQ: ReadFailure.ABSENT,
     errno.EACCES: ReadFailure.UNREADABLE,
     errno.EPERM: ReadFailure.UNREADABLE,
     errno.EIO: ReadFailure.UNREADABLE,
-    # It was a file for `lstat` and is a symlink, a pipe or another file now, or under a lease.
+    # `lstat` saw a file; now it is a symlink, a pipe or another file, or under a lease.
     errno.ELOOP: ReadFailure.UNSTABLE,
     errno.EMLINK: ReadFailure.UNSTABLE,
     errno.ENXIO: ReadFailure.UNSTABLE,
@@ -88,16 +88,16 @@ _BY_ERRNO = {
 def read_file(
     dir_fd: int, name: bytes, limit: int, *, window_ns: int = RACY_WINDOW_NS
 ) -> Content | ReadFailure:
-    """What is at a name (a single component) in a folder, unless it is over `limit` bytes.
+    """The content at a name (a single component) in a folder, unless it is over `limit` bytes.
 
-    An `OSError` means that the machine is in trouble (no descriptors, no memory), not the file.
+    An `OSError` means that the machine has a problem (no descriptors, no memory), not the file.
     """
     racy_after = time.time_ns() - window_ns
     found = _steady(dir_fd, name, limit, _read_all, bytes)
     if isinstance(found, ReadFailure):
         return found
     status, data = found
-    # Every change sets this one, and nobody can set it to another time.
+    # Every change updates this time, and no program can set it.
     newest = status.st_ctime_ns
     return Content(
         data=data, stamp=stamp_of(status), links=status.st_nlink, racy=newest >= racy_after
@@ -105,7 +105,7 @@ def read_file(
 
 
 def hash_file(dir_fd: int, name: bytes) -> tuple[int, bytes] | ReadFailure:
-    """The mode and the blob id of what is at a name, whatever its size, without keeping it."""
+    """The mode and the blob id of a file of any size, without keeping its content."""
     found = _steady(dir_fd, name, sys.maxsize, _hash_all, blob_id)
     return found if isinstance(found, ReadFailure) else (found[0].st_mode, found[1])
 
@@ -117,7 +117,7 @@ def _steady(
     take: Callable[[int, int], _T | None],
     take_target: Callable[[bytes], _T],
 ) -> tuple[os.stat_result, _T] | ReadFailure:
-    """What `take` makes of the file, together with the stat result that held meanwhile."""
+    """The result of `take` for the file, with the stat result that applied during it."""
     for _ in range(_ATTEMPTS):
         try:
             found = _attempt(dir_fd, name, limit, take, take_target)
@@ -157,7 +157,7 @@ def _attempt(
 def _take_regular(
     dir_fd: int, name: bytes, stamp: Stamp, take: Callable[[int, int], _T | None]
 ) -> _T | None:
-    """What `take` makes of the file with that stamp; None if it is, or becomes, another one."""
+    """The result of `take` for the file with that stamp; None if it is, or becomes, another one."""
     fd = os.open(name, _OPEN, dir_fd=dir_fd)
     try:
         if stamp_of(os.fstat(fd)) != stamp:
@@ -170,10 +170,10 @@ def _take_regular(
 
 def _read_all(fd: int, size: int) -> bytes | None:
     """All bytes of a file; None if there are not `size` of them."""
-    # One byte more than there should be, so that a longer file shows.
+    # One byte more than expected, to notice a longer file.
     data = os.read(fd, size + 1)
     if 0 < len(data) < size:
-        # A file system that answers in pieces, or a read over 2 GiB.
+        # A file system that returns pieces, or a read over 2 GiB.
         pieces = [data]
         while data and size >= (have := sum(map(len, pieces))):
             pieces.append(data := os.read(fd, size + 1 - have))
@@ -182,7 +182,7 @@ def _read_all(fd: int, size: int) -> bytes | None:
 
 
 def _hash_all(fd: int, size: int) -> bytes | None:
-    """The blob id of a file; None if there are not `size` bytes in it."""
+    """The blob id of a file; None if it does not have `size` bytes."""
     digest = sha1(b"blob %d\0" % size, usedforsecurity=False)
     left = size
     while data := os.read(fd, min(_CHUNK, left + 1)):
@@ -198,20 +198,20 @@ class Folder:
     """There is a folder at the path."""
 
     entries: frozenset[bytes]
-    """All that is below it and no folder itself, as paths from the root."""
+    """The files in it at any depth, as paths from the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nothing can be at the path: on the way to it there is a file or a symlink, not a folder."""
+    """Nothing can be at the path: a parent is a file or a symlink, not a folder."""
 
     by: bytes
-    """The path of what is in the way."""
+    """The path of that parent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Something that no snapshot holds, and what that means for a path to be written."""
+    """Something that no snapshot holds, and the outcome for a path that was to be written."""
 
     outcome: Outcome
     """`CONFLICT` or `SKIPPED`."""
@@ -230,7 +230,7 @@ OBSTACLES = {
 
 
 def look_at(dir_fd: int, name: bytes) -> Present | Absent | Obstacle:
-    """What is at a name of an open folder."""
+    """The state of a name in an open folder."""
     found = hash_file(dir_fd, name)
     if found is ReadFailure.ABSENT:
         return Absent()
@@ -254,13 +254,13 @@ _IS_LINUX = sys.platform.startswith("linux")
 _NO_FOLLOW = 0x100
 _BIRTH = 0x800
 _COARSE_CLOCK = 5
-"""Linux's `CLOCK_REALTIME_COARSE`, which Python does not name."""
+"""Linux's `CLOCK_REALTIME_COARSE`, for which Python has no name."""
 _TICK = 20_000_000
-"""Nanoseconds by which a file system's clock may lag where it cannot be asked itself."""
+"""Nanoseconds by which a file system's clock may lag if it cannot be read directly."""
 
 
 class _Result(ctypes.Structure):
-    """What of the kernel's `struct statx` is needed; the rest is room."""
+    """The used fields of the kernel's `struct statx`; the rest is padding."""
 
     _fields_ = (
         ("mask", ctypes.c_uint32),
@@ -272,12 +272,12 @@ class _Result(ctypes.Structure):
 
 
 def file_clock() -> int:
-    """The time by which file systems stamp what is written from now on, or a little earlier."""
+    """The time with which file systems stamp writes from now on, or slightly earlier."""
     return time.clock_gettime_ns(_COARSE_CLOCK) if _IS_LINUX else time.time_ns() - _TICK
 
 
 def born(dir_fd: int, name: bytes) -> int | None:
-    """When the file or symlink at a name was made, in nanoseconds; None if nobody can tell."""
+    """When the file or symlink at a name was created, in nanoseconds; None if unknown."""
     if not _IS_LINUX:
         seconds = getattr(os.lstat(name, dir_fd=dir_fd), "st_birthtime", None)
         return None if seconds is None else int(seconds * 1e9)

@@ -1,4 +1,4 @@
-"""The root of a worktree and the folders below it, opened one component at a time so that no
+"""The root folder of a worktree and the folders below it, opened one component at a time so that no
 symlink is followed."""
 
 import errno
@@ -13,28 +13,28 @@ from typing import Self
 from kedge.domain.errors import PathRefused, RootBusy, SnapshotError, SnapshotRefused
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# What a component that is a symlink or a file answers; which of them differs between systems.
+# The errors for a component that is a symlink or a file; they differ between systems.
 _IN_THE_WAY = {errno.ENOTDIR, errno.ELOOP, errno.EMLINK}
-# Polling starts at a millisecond and slows down to this: a lock is held for moments, or for long.
+# Polling starts at a millisecond and slows down to this: locks are held briefly, or for long.
 _LONGEST_NAP = 0.05
 
 
 class FolderAbsent(FileNotFoundError):
-    """A folder on the way to the path does not exist."""
+    """A parent folder of the path does not exist."""
 
 
 class FolderBlocked(NotADirectoryError):
-    """Where a folder on the way to the path should be, there is a symlink or a file."""
+    """A parent folder of the path is a symlink or a file."""
 
     at: bytes = b""
-    """The path of what is in the way."""
+    """The path of that symlink or file."""
 
 
 class Root:
     """The open root folder of a worktree; it stays the same folder when its path is moved."""
 
     def __init__(self, path: bytes) -> None:
-        """Open the folder; only here are symlinks on the way to it followed."""
+        """Open the folder; symlinks are followed only here, in the path to it."""
         self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._identity = _identity(os.fstat(self.fd))
@@ -56,13 +56,13 @@ class Root:
         self.close()
 
     def reopen(self) -> None:
-        """Turn to the folder that the root's path leads to now."""
+        """Switch to the folder that the root's path leads to now."""
         new = self.opened_again()
         self.close()
         self.fd, self._identity = new.fd, new._identity
 
     def opened_again(self) -> "Root":
-        """The folder that the root's path leads to now; it is the caller's to close."""
+        """The folder that the root's path leads to now; the caller closes it."""
         try:
             return Root(self.path)
         except OSError as error:
@@ -80,7 +80,7 @@ class Root:
 
     @contextmanager
     def folder(self, path: bytes) -> Iterator[int]:
-        """The descriptor of a folder (`b""` is the root), open inside the `with` only.
+        """The descriptor of a folder (`b""` is the root), open only inside the `with` block.
 
         Raises `FolderAbsent`, `FolderBlocked` or `PathRefused`, and `OSError` for anything else.
         """
@@ -91,7 +91,7 @@ class Root:
             os.close(fd)
 
     def open_folder(self, path: bytes) -> int:
-        """A descriptor of a folder that the caller closes; raises what `folder` raises."""
+        """A descriptor of a folder, for the caller to close; raises the same errors as `folder`."""
         if not path:
             return os.open(b".", _FOLDER, dir_fd=self.fd)
         here = self.fd
@@ -109,10 +109,10 @@ class Root:
 
     @contextmanager
     def lock(self, timeout: float) -> Iterator[None]:
-        """Hold the root alone among all users of this lock, those in this process included.
+        """Lock the root against all other users of this lock, including those in this process.
 
-        It is the folder itself that is locked, so nothing is left behind, whatever happens. Raises
-        `RootBusy` after `timeout` seconds.
+        The folder itself is locked, so nothing is ever left behind. Raises `RootBusy` after
+        `timeout` seconds.
         """
         # A lock belongs to an open file description: with a shared one, two threads would both
         # hold it.
@@ -128,7 +128,7 @@ class Root:
 
 
 def components(path: bytes) -> list[bytes]:
-    """The names that make up a path below the root; `PathRefused` if it could lead elsewhere."""
+    """The components of a path below the root; `PathRefused` if it could lead elsewhere."""
     names = path.split(b"/")
     if b"\0" in path or b"" in names or b"." in names or b".." in names:
         raise PathRefused(f"not a plain path below the root: {path!r}")
@@ -136,16 +136,16 @@ def components(path: bytes) -> list[bytes]:
 
 
 def writable_components(path: bytes) -> list[bytes]:
-    """As `components`, and `PathRefused` for the inside of git: kedge never writes there."""
+    """As `components`, but also refuses paths inside `.git`: kedge never writes there."""
     names = components(path)
-    # Case does not tell names apart on every file system.
+    # Some file systems ignore case.
     if any(name.lower() == b".git" for name in names):
         raise PathRefused(f"kedge writes nothing inside of .git: {path!r}")
     return names
 
 
 def lock_now(fd: int) -> bool:
-    """Lock a folder against all who lock it through another description, unless it is locked."""
+    """Lock a folder against all other descriptions; False if it is locked already."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -156,12 +156,12 @@ def lock_now(fd: int) -> bool:
 
 
 def unlock(fd: int) -> None:
-    """Let go of a lock, also if a child that was forked meanwhile has inherited the description."""
+    """Release a lock, even if a child that was forked meanwhile has inherited the description."""
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def naps() -> Iterator[float]:
-    """How long to sleep between two attempts at a lock, for ever."""
+    """How long to sleep between attempts at a lock, without end."""
     nap = 0.001
     while True:
         yield nap
@@ -169,7 +169,7 @@ def naps() -> Iterator[float]:
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """What a folder has of its own, as long as it is open or exists."""
+    """The identity of a folder while it is open or exists."""
     return status.st_dev, status.st_ino
 
 

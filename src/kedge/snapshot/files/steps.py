@@ -1,4 +1,4 @@
-"""A step, the folder it works in, its temporary names, and why it could not be done."""
+"""Steps over files: their states, temporary names, and the reasons why one could not be done."""
 
 import errno
 import os
@@ -13,27 +13,27 @@ from kedge.snapshot.files.reader import is_same, look_at
 from kedge.snapshot.values import Outcome, Present, Result, State
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# What the file systems of Linux and macOS hold.
+# The limit of file systems on Linux and macOS.
 _LONGEST = 255
 
 
 def is_own_name(name: bytes) -> bool:
-    """Whether a file of this name is one of kedge's own, or posing as one."""
+    """Whether this is a name that kedge gives to files of its own."""
     return name.startswith(b".kedge-") and name.endswith(b"~")
 
 
 def temporary_name(tag: str, number: int) -> bytes:
-    """Where new content is written; what is found there after a crash is of no value."""
+    """The name for new content; after a crash the file is of no value."""
     return f".kedge-{_checked(tag)}-{number}~".encode()
 
 
 def aside_name(tag: str, number: int) -> bytes:
-    """Where replaced content waits to be compared; it may be the only copy there is."""
+    """The name for replaced content that is yet to be compared; it may be the only copy."""
     return f".kedge-{_checked(tag)}-{number}-old~".encode()
 
 
 def kept_name(name: bytes, tag: str, number: int) -> bytes:
-    """Where somebody's bytes go that cannot go back in place: beside it, for them to see."""
+    """The name for a user's bytes that cannot go back in place: beside it and visible."""
     suffix = f".kedge-{_checked(tag)}-{number}".encode()
     return name[: _LONGEST - len(suffix)] + suffix
 
@@ -54,7 +54,7 @@ _WORDS = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "it is too large for the file system",
     errno.EEXIST: IN_THE_WAY,
-    errno.ENOENT: "its folder or a temporary file was removed in the last moment",
+    errno.ENOENT: "its folder or a temporary file was removed at the last moment",
     errno.EIO: "the disk failed",
     errno.EBUSY: "it is in use",
     errno.EISDIR: "there is a folder",
@@ -69,11 +69,11 @@ MayWrite: TypeAlias = Callable[[], None]
 
 
 def always() -> None:
-    """Nothing forbids writing."""
+    """A `MayWrite` that always allows writing."""
 
 
 class CannotWrite(Exception):
-    """The path cannot be written as it should be; the message says why."""
+    """The path cannot be written as required; the message says why."""
 
 
 class AsideCopy(NamedTuple):
@@ -86,15 +86,15 @@ class AsideCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStep:
-    """What should become of a path, and what must be there for that to be allowed."""
+    """The wanted state of a path, and the state that must be there before."""
 
     number: int
-    """Unique in its plan; it is part of the names of temporary files."""
+    """Unique in its plan; part of the names of temporary files."""
     path: bytes
     expect: State
     want: State
     needs: tuple[AsideCopy, ...] = ()
-    """One of these must be on the disk before what is expected may go from here."""
+    """One of these must be on the disk before the expected content may be removed from here."""
 
     @property
     def folder(self) -> bytes:
@@ -103,18 +103,18 @@ class FileStep:
 
 @dataclass(frozen=True, slots=True)
 class RootedStep:
-    """A step at any place of the file system: its path is from this folder on."""
+    """A step anywhere in the file system: its path is relative to this folder."""
 
     root: bytes
     step: FileStep
 
     @property
     def real(self) -> bytes:
-        """The whole path."""
+        """The absolute path."""
         return os.path.join(self.root, self.step.path)
 
     def path_in(self, folder: bytes) -> bytes | None:
-        """The path as seen from a folder; None if it is not below that."""
+        """The path relative to a folder; None if it is not below it."""
         top = folder.rstrip(b"/") + b"/"
         return self.real.removeprefix(top) if self.real.startswith(top) else None
 
@@ -127,17 +127,17 @@ class RootedStep:
 
 @dataclass(slots=True, kw_only=True)
 class FileWork:
-    """What a tool is going to write, step by step."""
+    """The writes of a tool call, step by step."""
 
     steps: tuple[RootedStep, ...]
     contents: Mapping[str, bytes]
-    """By blob; also what is there now, in case that it has to be put back."""
+    """By blob; also the present contents, in case they must be restored."""
     is_done: bool = False
-    """Whether each step was carried out, whatever somebody did to the files since."""
+    """Whether each step was carried out, even if another program changed the files since."""
 
 
 def taking_back(steps: Sequence[RootedStep]) -> list[RootedStep]:
-    """The steps that undo others, in the opposite order; their numbers follow those."""
+    """The steps that undo others, in reverse order, with numbers that continue theirs."""
     return [each.taken_back(each.step.number + len(steps)) for each in reversed(steps)]
 
 
@@ -147,7 +147,7 @@ def _is_anywhere(blob: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a step does its work: a name in an open folder, and kedge's own names beside it."""
+    """The place of a step: a name in an open folder, and kedge's own names beside it."""
 
     step: FileStep
     dir_fd: int
@@ -172,7 +172,7 @@ class Spot:
         return is_same(look_at(self.dir_fd, name), state)
 
     def has_what_is_expected(self) -> bool:
-        """Whether what the step expects is safe without the file that holds it."""
+        """Whether the content that the step expects is safe without the file that holds it."""
         expect = self.step.expect
         return not isinstance(expect, Present) or self.is_stored(expect.blob)
 
@@ -180,7 +180,7 @@ class Spot:
         os.rename(name, new, src_dir_fd=self.dir_fd, dst_dir_fd=self.dir_fd)
 
     def discard(self, name: bytes) -> None:
-        """Unlink one of kedge's own names; others may have done so, cleaning up the folder."""
+        """Unlink one of kedge's own names; another program cleaning up may have done so."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.dir_fd)
 
@@ -189,7 +189,8 @@ class Spot:
 
 
 def skipped(step: FileStep, error: PathRefused | CannotWrite | OSError) -> Result:
-    """The result of a path that the system does not let us write; other errors are raised."""
+    """The result for a path that the system does not allow to be written; other errors are
+    raised."""
     if not isinstance(error, OSError):
         return Result(step.path, Outcome.SKIPPED, str(error))
     if error.errno not in _WORDS:

@@ -1,8 +1,8 @@
-"""The safe writer: carries out steps over a worktree, each path either done or untouched, also
-after a crash.
+"""The safe writer: carries out steps over a worktree so that each path is either done or untouched,
+even after a crash.
 
-A step finds its path as wanted (done), as expected (then it is written) or otherwise (a conflict,
-untouched). Which steps there should be is the caller's concern, and so is holding the root's lock.
+A step finds its path in the wanted state (done), in the expected state (then it writes) or in
+another (a conflict, untouched). The caller decides the steps and holds the root's lock.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ from kedge.snapshot.files.steps import (
 )
 from kedge.snapshot.values import Absent, Outcome, Present, Result, Uncovered
 
-# It is in use, not ours to change, or something else by now: it stays.
+# It is in use, not ours to change, or something else by now: leave it.
 _STAYS = {
     errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY, errno.EACCES,
     errno.EPERM, errno.EROFS,
@@ -57,9 +57,9 @@ _STAYS = {
 
 
 def make_folders(root: Root, path: bytes) -> Iterator[bytes]:
-    """Make the folder and those above it that do not exist; each one that was made, from the top.
+    """Create the folder and its missing parents; returns each one that was created, from the top.
 
-    Raises `FolderBlocked` where a symlink or a file is in the way.
+    Raises `FolderBlocked` if a symlink or a file is in the way.
     """
     names = writable_components(path)
     for count, name in enumerate(names):
@@ -72,7 +72,7 @@ def make_folders(root: Root, path: bytes) -> Iterator[bytes]:
 
 
 def remove_if_empty(root: Root, path: bytes) -> bool:
-    """Remove a folder, never what is in it; whether it is gone by this."""
+    """Remove a folder, but never its contents; whether it was removed."""
     parent, _, name = path.rpartition(b"/")
     try:
         writable_components(path)
@@ -88,7 +88,7 @@ def remove_if_empty(root: Root, path: bytes) -> bool:
 
 
 def hollow(root: Root, path: bytes) -> list[bytes]:
-    """A folder that holds nothing but folders, and all of them, the deepest first; else nothing."""
+    """A folder that contains nothing but folders, and all of these, deepest first; else nothing."""
     found = [path]
     for folder in found:
         try:
@@ -103,11 +103,12 @@ def hollow(root: Root, path: bytes) -> list[bytes]:
 
 
 _BATCH = 128
-"""Files written, then synced together: enough for the file system to do it in few commits."""
+"""Files that are written, then synced together: enough to need only few file system commits."""
 _SHARE = 16
-"""Fewer files are not worth a thread; then each is begun only when the one before it is done."""
+"""Fewer files are not worth another thread; then they are written one after the other."""
 _SHARE_OF_LIMIT = 8
-"""Each file of a batch is open, and perhaps its folder; others need open files too."""
+"""The share of open files for a batch, as each file is open, and perhaps its folder; others need
+open files too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +117,11 @@ class _Ready:
 
     spot: Spot
     fd: int | None
-    """To be synced; a symlink has none."""
+    """To be synced; None for a symlink."""
 
 
 class Writer:
-    """Carries out steps; at its end, what it did is on the disk for good."""
+    """Carries out steps; when it ends, its changes are durable."""
 
     def __init__(
         self,
@@ -131,14 +132,14 @@ class Writer:
         on_result: Callable[[Result], None] | None = None,
         may_write: MayWrite = always,
     ) -> None:
-        """`content` answers the bytes of a blob; `tag` is in the names of temporary files.
+        """`content` returns the bytes of a blob; `tag` is part of the names of temporary files.
 
-        `on_result` hears of each path as soon as it is done, which is before it is synced.
-        `may_write` is called before anything is written or removed, of many files by several
-        threads; if it raises, all stays as it is, as after a crash.
+        `on_result` is called for each path as soon as it is done, which is before it is synced.
+        `may_write` is called before anything is written or removed, by several threads if there are
+        many files; if it raises, everything is left as after a crash.
         """
         self.created: list[bytes] = []
-        """Folders that were made, those above before those below."""
+        """Folders that were created, parents first."""
         self._root = root
         self._content = content
         self.tag = tag
@@ -160,8 +161,8 @@ class Writer:
         reach("after-folder-sync")
 
     def put(self, steps: Sequence[FileStep]) -> list[Result]:
-        """Carry out steps in the order given, which must have deletions before what takes their
-        place, and every path only once."""
+        """Carry out steps in the given order, which must have deletions before the writes that
+        replace them, and every path only once."""
         for step in steps:
             if isinstance(step.want, Uncovered) or isinstance(step.expect, Uncovered):
                 raise InvariantBroken(f"a step for a path that is not covered: {step.path!r}")
@@ -180,7 +181,7 @@ class Writer:
                 yield from carry_out(alike[start : start + batch])
 
     def refuse(self, step: FileStep, reason: str) -> Result:
-        """Leave a path as it is; one that is as wanted already needs nothing."""
+        """Leave a path as it is; one in the wanted state is reported as unchanged."""
         result = self._compared(step) or Result(step.path, Outcome.CONFLICT, reason)
         if self._on_result is not None:
             self._on_result(result)
@@ -197,7 +198,7 @@ class Writer:
             return skipped(step, error)
 
     def remove_if_empty(self, folder: bytes) -> bool:
-        """Remove a folder, never what is in it; whether it is gone by this."""
+        """Remove a folder, but never its contents; whether it was removed."""
         self._may_write()
         removed = remove_if_empty(self._root, folder)
         if removed:
@@ -206,7 +207,7 @@ class Writer:
         return removed
 
     def remove_if_hollow(self, folder: bytes) -> bool:
-        """Remove a folder with nothing but folders in it; whether it is gone by this."""
+        """Remove a folder that contains nothing but folders; whether it was removed."""
         removed = [self.remove_if_empty(each) for each in hollow(self._root, folder)]
         return bool(removed) and removed[-1]
 
@@ -247,7 +248,7 @@ class Writer:
     def _prepare(
         self, step: FileStep, opened: dict[bytes, int], closing: ExitStack
     ) -> Result | _Ready:
-        """Everything up to the moment at which the path itself changes."""
+        """Do everything up to the moment at which the path itself changes."""
         assert isinstance(step.want, Present)
         spot = self._find(step, opened, closing)
         if isinstance(spot, Result):
@@ -259,7 +260,7 @@ class Writer:
         except (CannotWrite, OSError) as error:
             return skipped(step, error)
         except SnapshotError as error:
-            # What is lost or damaged costs this path alone.
+            # A lost or damaged content affects only this path.
             return Result(step.path, Outcome.SKIPPED, str(error))
         closing.callback(spot.discard, spot.temporary)
         if fd is not None:
@@ -268,7 +269,7 @@ class Writer:
         return _Ready(spot, fd)
 
     def _find(self, step: FileStep, opened: dict[bytes, int], closing: ExitStack) -> Result | Spot:
-        """Where to write, if that is still to be done and allowed."""
+        """The place to write, if that is still needed and allowed."""
         parent = step.folder
         try:
             writable_components(step.path)
@@ -287,7 +288,7 @@ class Writer:
             return skipped(step, error)
 
     def _open_folder(self, step: FileStep) -> int:
-        """The folder of a path, made if the path is to be created."""
+        """The folder of a path, created if the path is to be created."""
         try:
             return self._root.open_folder(step.folder)
         except FolderAbsent:
@@ -317,7 +318,7 @@ class Writer:
         return act(spot)
 
     def _unmake(self, before: int) -> None:
-        """Remove the folders made since then for files that could not be written after all."""
+        """Remove folders created since then for files that could not be written after all."""
         for folder in reversed(self.created[before:]):
             if remove_if_empty(self._root, folder):
                 self.created.remove(folder)
@@ -331,7 +332,7 @@ def _batch() -> int:
 
 
 def _compare(spot: Spot) -> Result | None:
-    """What the path's present state decides already; None if the step is to be carried out."""
+    """The result if the path's present state already decides it; None if the step must run."""
     step, disk = spot.step, look_at(spot.dir_fd, spot.name)
     if is_same(disk, step.want):
         return spot.result(Outcome.UNCHANGED)
@@ -340,7 +341,7 @@ def _compare(spot: Spot) -> Result | None:
             return spot.result(Outcome.SKIPPED, IN_THE_WAY)
         return None
     if disk == OBSTACLES[ReadFailure.FOLDER] and isinstance(step.want, Absent):
-        # A folder is no file. After a crash it may be the one that this very plan put there.
+        # A folder is not a file. After a crash, this same plan may have created it.
         return spot.result(Outcome.UNCHANGED)
     if isinstance(disk, Obstacle):
         return spot.result(disk.outcome, disk.reason)
@@ -360,12 +361,12 @@ def clean_up(
     is_stored: Callable[[str], bool] | None = None,
     may_write: MayWrite = always,
 ) -> list[Result]:
-    """Remove all temporary files of these steps; the results are of the paths with trouble.
+    """Remove all temporary files of these steps; returns results for paths with problems.
 
-    `is_stored` tells whether a blob is anywhere else; left out, everything is that steps expect.
+    `is_stored` says whether a blob is stored elsewhere; by default, all expected contents are.
     `may_write` is called before each step; if it raises, the rest is left.
 
-    By what is at the step's path, and aside:
+    By the contents of the step's path and of the name aside:
 
     | in place | aside | then |
     |---|---|---|
@@ -374,11 +375,11 @@ def clean_up(
     | anything | as wanted | it had not been put in place: it goes |
     | something | as expected, and stored | replaced: it goes |
     | as wanted | as expected, and nowhere else | put back |
-    | other | as expected, and nowhere else | somebody saved since: it is kept beside, conflict |
+    | other | as expected, and nowhere else | saved by another program: kept beside it, conflict |
     | nothing | as expected | it was about to be deleted: put back |
-    | nothing | other | somebody saved it in the last moment: put back, conflict |
+    | nothing | other | saved by another program at the last moment: put back, conflict |
     | as wanted | other | the same: put back, conflict |
-    | other | other | somebody saved twice: the older one is kept beside the newer, conflict |
+    | other | other | saved twice by others: the older one is kept beside the newer, conflict |
     """
     troubles: list[Result] = []
     touched: set[bytes] = set()

@@ -1,1 +1,1 @@
-"""Which files git would ignore, and which it would convert."""
+"""Git's ignore rules and attributes: which files git ignores, and which it would convert."""

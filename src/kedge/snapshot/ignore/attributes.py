@@ -1,15 +1,15 @@
-"""Which files git may convert on their way into its objects, by the attributes they are given.
+"""Decides, by git attributes, which files git may convert on their way into its objects.
 
 It errs on one side only: a line that turns a conversion on counts even if a stronger one turns it
-off again. `False` means that no attribute makes git's bytes differ from those on disk while there
-are as many of them.
+off again. `False` means that no attribute makes git's bytes differ from those on disk while both
+have the same length.
 
-Line ends (`text`, `crlf`, `eol`, and the settings `core.autocrlf` and `core.eol`) are no concern.
+Line ends (`text`, `crlf`, `eol`, and the settings `core.autocrlf` and `core.eol`) do not matter.
 An index entry that has the stat data of a file was made in one of two ways: git cleaned the file
-into the blob (`add`, and `status` when it refreshes an entry), which for line ends only takes
-carriage returns away; or it smudged the blob into the file (`checkout`), which only adds some. It
-never did both. So where a blob is as long as its file nothing was taken away or added, whatever
-was configured then and whatever is now. `core.safecrlf` refuses or warns, and changes no byte.
+into the blob (`add`, and `status` when it refreshes an entry), which for line ends only removes
+carriage returns; or it smudged the blob into the file (`checkout`), which only adds some. It never
+did both. So if a blob is as long as its file, nothing was removed or added, whatever the
+configuration was then or is now. `core.safecrlf` refuses or warns, but changes no byte.
 """
 
 import re
@@ -36,7 +36,7 @@ _ESCAPE = re.compile(rb'\\([abfnrtv\\"]|[0-3][0-7]{2})')
 
 
 def unquoted(text: bytes) -> tuple[bytes, bytes] | None:
-    """The name that the quoted start of a text means, and the rest; nothing if it is no such."""
+    """The name in the quoted start of a text, and the rest; None if the text is not valid."""
     match = _QUOTED.match(text)
     if match is None:
         return None
@@ -55,14 +55,14 @@ _MACRO = b"[attr]"
 
 
 class Attributes:
-    """The attributes given to the files of one folder."""
+    """The attributes of the files in one folder."""
 
     __slots__ = ("_converting", "_fold", "_levels", "_same_below")
 
     def __init__(
         self, levels: tuple[Level, ...], *, converting: frozenset[bytes], fold: bool
     ) -> None:
-        """Take what converts in this folder and above, and the names of all that can convert."""
+        """Take the converting lines of this folder and its parents, and all converting names."""
         self._levels = levels
         self._converting = converting
         self._fold = fold
@@ -93,11 +93,12 @@ class Attributes:
         return Attributes(levels, converting=self._converting, fold=self._fold)
 
     def __bool__(self) -> bool:
-        """Whether any line could make a difference."""
+        """Whether any line can have an effect."""
         return bool(self._levels)
 
     def may_convert(self, name: bytes) -> bool:
-        """Whether a file of this folder may be other bytes in git's objects, and as many."""
+        """Whether git's object for a file of this folder may have other bytes of the same
+        length."""
         if self._fold:
             name = name.lower()
         return any(level.match(name) is not None for level in self._levels)
@@ -105,7 +106,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What a line of an attributes file says."""
+    """A line of an attributes file."""
 
     pattern: bytes
     turned_on: frozenset[bytes]
@@ -130,7 +131,7 @@ def _rules_of(*files: bytes, converting: frozenset[bytes], fold: bool) -> Rules:
 
 
 def _with_macros(lines: Iterable[_Line]) -> frozenset[bytes]:
-    """The attributes that convert, and the macros that turn one of them on in the end."""
+    """The attributes that convert, and the macros that directly or indirectly turn one on."""
     turned_on_by: defaultdict[bytes, set[bytes]] = defaultdict(set)
     for line in lines:
         if line.macro:

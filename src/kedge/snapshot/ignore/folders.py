@@ -1,7 +1,7 @@
-"""Which entries of a folder git would leave out of `git add --all`, asked on the way down.
+"""Decides which entries of a folder git would leave out of `git add --all`, on the way down.
 
-Only rules decide here. That git always leaves out `.git`, and never a file that it tracks already,
-is for the caller; so is reading the files, of which git takes no `.gitignore` that is a symlink.
+Only rules are applied here. That git always leaves out `.git`, and never a file that it already
+tracks, is up to the caller; so is reading the files: git ignores a `.gitignore` that is a symlink.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,12 +13,12 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Ignore:
-    """The ignore rules in force inside one folder."""
+    """The ignore rules that apply inside one folder."""
 
     __slots__ = ("_fold", "_levels", "_same_below")
 
     def __init__(self, levels: tuple[Level, ...], *, fold: bool) -> None:
-        """Take the rules of this folder and of those above it, the deepest first."""
+        """Take the rules of this folder and of its parents, the deepest first."""
         self._levels = levels
         self._fold = fold
         self._same_below = all(level.path is None for level in levels)
@@ -33,7 +33,7 @@ class Ignore:
         ignore_case: bool = False,
     ) -> "Ignore":
         """Take the contents of core.excludesFile, info/exclude and the root's .gitignore."""
-        # All three count from the root, so that they read as one file.
+        # All three are relative to the root, so they can be read as one file.
         rules = _rules_of(excludes_file, info_exclude, own, fold=ignore_case)
         return cls((Level.own(rules),) if rules else (), fold=ignore_case)
 
@@ -48,9 +48,9 @@ class Ignore:
         return Ignore((Level.own(rules), *levels) if rules else levels, fold=self._fold)
 
     def excluded_files(self, names: Collection[bytes]) -> list[bytes]:
-        """Those of the files of this folder that are ignored."""
+        """The files of this folder that are ignored."""
         if not self._fold:
-            # Nearly all names are matched by nothing, which is quick to tell for all of them.
+            # Nearly all names match nothing, which can be checked quickly for all of them together.
             rest = [each for level in self._levels for each in level.may_match(names)]
             names = dict.fromkeys(rest)
         return [name for name in names if self.excludes(name, False)]
@@ -70,14 +70,14 @@ class Ignore:
 
 @lru_cache(maxsize=1024)
 def _rules_of(*files: bytes, fold: bool) -> Rules:
-    """The rules in these contents, later ones stronger; many folders may have the same."""
+    """The rules in these contents, later ones stronger; cached, as many folders have the same."""
     return Rules(
         [Pattern.parse(line, fold=fold) for content in files for line in _patterns_in(content)]
     )
 
 
 def _patterns_in(content: bytes) -> Iterator[bytes]:
-    """What an ignore file holds but comments, line ends and trailing spaces."""
+    """The patterns in an ignore file, without comments, line ends and trailing spaces."""
     for line in content.removeprefix(_BOM).split(b"\n"):
         if line and not line.startswith(b"#"):
             # To git a line is a C string, which ends at a NUL byte.
@@ -87,7 +87,7 @@ def _patterns_in(content: bytes) -> Iterator[bytes]:
 
 
 def _trimmed(line: bytes) -> bytes:
-    """A line without the spaces at its end, but with the first of them if it is escaped."""
+    """A line without trailing spaces, except for an escaped one."""
     bare = line.rstrip(b" ")
     backslashes = len(bare) - len(bare.rstrip(b"\\"))
     return line[: len(bare) + backslashes % 2]

@@ -1,7 +1,8 @@
-"""The patterns that hold in a folder, and the last of them that matches a name.
+"""The patterns that apply in a folder, and the search for the last one that matches a name.
 
-A folder is compared with a mark after its name, and a pattern for folders only wants that mark: so
-one text says both. No slash will do for it, because then `x/*` would match the folder x itself.
+A folder is matched with a mark after its name, and a pattern for folders only requires that mark:
+so one text expresses both. A slash cannot be the mark, because then `x/*` would match the folder x
+itself.
 """
 
 import math
@@ -12,21 +13,21 @@ from dataclasses import dataclass
 from kedge.snapshot.ignore.wildmatch import NeverMatches, literal_length, translate
 
 FOLDER = b"\0"
-"""The mark; neither a name nor what a wildcard matches can hold this byte."""
+"""The mark; neither a name nor a wildcard can contain this byte."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pattern:
-    """A pattern as ignore and attribute files write it."""
+    """A pattern from an ignore or attributes file."""
 
     text: bytes
-    """Without `!` and without the slashes at its start and end."""
+    """Without `!` and without leading and trailing slashes."""
     negated: bool
     folders_only: bool
     anchored: bool
-    """Compared with the whole path below its file's folder, else with the last name only."""
+    """Whether it is matched with the whole path below its file's folder, not just the last name."""
     fold: bool
-    """Upper and lower case are the same; texts to compare are then given in lower case."""
+    """Whether case is ignored; texts to match are then given in lower case."""
 
     @classmethod
     def parse(cls, line: bytes, *, fold: bool) -> "Pattern":
@@ -45,14 +46,14 @@ class Pattern:
 
     @property
     def plain(self) -> bytes | None:
-        """The one text that a pattern without wildcards matches."""
+        """The only text that a pattern without wildcards matches."""
         if literal_length(self.text) < len(self.text):
             return None
         return self.text.lower() if self.fold else self.text
 
     @property
     def extension(self) -> bytes | None:
-        """`.x` if the pattern is `*.x`: it then matches what has that from its last dot on."""
+        """`.x` if the pattern is `*.x`: it matches names that have this from their last dot on."""
         rest = self.text[1:]
         if self.anchored or not self.text.startswith(b"*.") or b"." in rest[1:]:
             return None
@@ -62,7 +63,7 @@ class Pattern:
 
     @property
     def depth(self) -> float:
-        """How many folders deep the paths that an anchored pattern matches can be."""
+        """The depth of the paths that an anchored pattern can match."""
         return math.inf if b"**" in self.text else self.text.count(b"/")
 
     def expression(self) -> bytes:
@@ -71,11 +72,11 @@ class Pattern:
 
 UNMATCHED = -1
 _ALTERNATIVES = 100
-"""So many wildcard patterns share one regular expression at most."""
+"""The most wildcard patterns that share one regular expression."""
 
 
 class PatternIndex:
-    """Numbered patterns; finds the highest number of those that match a text."""
+    """Numbered patterns; finds the highest number among those that match a text."""
 
     __slots__ = ("_extensions", "_plain", "_wild")
 
@@ -104,7 +105,7 @@ class PatternIndex:
         return bool(self._plain or self._extensions or self._wild)
 
     def candidates(self, texts: Iterable[bytes]) -> list[bytes]:
-        """Those that some pattern matches; told for many texts in one go."""
+        """The texts that some pattern matches, computed for many texts at once."""
         plain, extensions = self._plain, self._extensions
         wild = [alternatives.match for alternatives in self._wild]
         return [
@@ -130,7 +131,7 @@ class PatternIndex:
 
 
 class _Alternatives:
-    """One regular expression for several patterns, which also tells the first that matched."""
+    """One regular expression for several patterns, which also shows the first that matched."""
 
     __slots__ = ("match", "numbers")
 
@@ -148,7 +149,7 @@ def _note(where: dict[bytes, int], key: bytes, pattern: Pattern, number: int) ->
 
 
 class Rules:
-    """Patterns that all count from the same folder; a later one overrules those before it."""
+    """Patterns that are relative to the same folder; later ones override earlier ones."""
 
     __slots__ = ("_names", "_paths", "_patterns", "depth")
 
@@ -157,22 +158,22 @@ class Rules:
         self._names = PatternIndex(pair for pair in enumerate(patterns) if not pair[1].anchored)
         self._paths = PatternIndex(pair for pair in enumerate(patterns) if pair[1].anchored)
         self.depth = max((each.depth for each in patterns if each.anchored), default=-math.inf)
-        """How many folders down an answer may still depend on the path."""
+        """How many folders down a result may still depend on the path."""
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
 
     def names_matched(self, names: Iterable[bytes]) -> list[bytes]:
-        """Those names that a pattern matches which holds at any depth."""
+        """The names that are matched by a pattern that applies at any depth."""
         return self._names.candidates(names)
 
     def match_name(self, name: bytes) -> Pattern | None:
-        """The last pattern that matches a name, of those that hold at any depth."""
+        """The last pattern that matches a name, among those that apply at any depth."""
         last = self._names.last(name)
         return None if last == UNMATCHED else self._patterns[last]
 
     def match_path(self, folder: bytes, name: bytes) -> Pattern | None:
-        """The last pattern that matches a name in a folder (`a/b/`, seen from the rules' own)."""
+        """The last pattern that matches a name in a folder (`a/b/`, relative to the rules' own)."""
         last = self._names.last(name)
         other = self._paths.last(folder + name)
         if other > last:
@@ -182,11 +183,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Rules as they are seen from a folder at or below their own."""
+    """Rules as seen from a folder at or below their own."""
 
     rules: Rules
     path: bytes | None
-    """The way from the rules' folder (`a/b/`), for as long as an answer can depend on it."""
+    """The path from the rules' folder (`a/b/`), as long as a result can depend on it."""
 
     @classmethod
     def own(cls, rules: Rules) -> "Level":
@@ -199,7 +200,7 @@ class Level:
         return Level(self.rules, path if path.count(b"/") <= self.rules.depth else None)
 
     def may_match(self, names: Iterable[bytes]) -> list[bytes]:
-        """Those entries of this folder that a pattern may match; few, most of the time."""
+        """The entries of this folder that a pattern may match; usually few."""
         return self.rules.names_matched(names) if self.path is None else list(names)
 
     def match(self, name: bytes) -> Pattern | None:

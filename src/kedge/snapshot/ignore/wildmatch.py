@@ -1,13 +1,12 @@
-"""Wildcard patterns as git reads them, as regular expressions that cannot backtrack without
-bound.
+"""Translates git's wildcard patterns into regular expressions without unbounded backtracking.
 
-It is about the text of a pattern only: which folder it counts from and what a match means is the
-rules' concern. With `fold` (core.ignorecase) the expression is for texts in lower case.
+It handles only the text of a pattern; `rules` decides which folder it is relative to and what a
+match means. With `fold` (core.ignorecase) the expression is for texts in lower case.
 
-Every element of a pattern but a star matches exactly one byte, and only a literal slash matches a
-slash. So inside a path component the leftmost place for what stands between two stars is as good
-as any later one, and the same holds for the components between two `**`: both become atomic groups,
-which are placed once and not tried again.
+Every element of a pattern except a star matches exactly one byte, and only a literal slash matches
+a slash. So inside a path component the leftmost match of the text between two stars is as good as
+any later one, and the same holds for the components between two `**`: both become atomic groups,
+which are matched once and not retried.
 """
 
 import re
@@ -16,7 +15,7 @@ SLASH = ord("/")
 IN_COMPONENT = rb"[^/\0]"
 IN_PATH = rb"[^\0]"
 _LONGEST = 4096
-"""No path on Linux has more bytes (PATH_MAX), so a pattern that needs more matches nothing."""
+"""No path on Linux is longer (PATH_MAX), so a pattern that needs more bytes matches nothing."""
 
 
 class NeverMatches(Exception):
@@ -28,11 +27,11 @@ class Expression:
 
     def __init__(self) -> None:
         self._stretches: list[bytes] = []
-        """What is finished; each but the first begins with something that crosses folders."""
+        """Finished stretches; each but the first begins with an element that crosses folders."""
         self._pieces: list[bytes] = []
-        """The stretch at hand up to the last star of the component at hand."""
+        """The current stretch up to the last star of the current component."""
         self._segment: list[bytes] = []
-        """What came since."""
+        """The elements since then."""
         self._after_star = False
         self._bytes = 0
 
@@ -58,7 +57,7 @@ class Expression:
         self._after_star = True
 
     def cross(self, expression: bytes) -> None:
-        """Add an expression that matches across folders; it stands at a component's start."""
+        """Add an expression that matches across folders, at the start of a component."""
         self._end_component()
         if self._pieces == [expression]:
             return  # Two in a row match what one does.
@@ -89,14 +88,14 @@ _WILD = b"*?[\\"
 
 
 def literal_length(pattern: bytes) -> int:
-    """How many bytes come before the first that is special in a pattern."""
+    """How many bytes precede the first special one in a pattern."""
     return next((at for at, byte in enumerate(pattern) if byte in _WILD), len(pattern))
 
 
 def translate(pattern: bytes, *, fold: bool) -> bytes:
-    """The regular expression of a pattern, to be matched in full."""
-    # Git compares the plain beginning on its own and gives its wildcard matcher only the rest. So
-    # in `a**/b` the stars count as standing at the start of a component, and `ab` is matched.
+    """The regular expression of a pattern, for a full match."""
+    # Git compares the literal beginning by itself and passes only the rest to its wildcard matcher.
+    # So in `a**/b` the stars count as the start of a component, and `ab` matches.
     plain = literal_length(pattern)
     expression = Expression()
     for byte in pattern[:plain].lower() if fold else pattern[:plain]:
@@ -106,7 +105,7 @@ def translate(pattern: bytes, *, fold: bool) -> bytes:
 
 
 class _Reader:
-    """Reads a pattern from left to right and says what it finds to an expression."""
+    """Reads a pattern from left to right and builds its expression."""
 
     def __init__(self, pattern: bytes, fold: bool, expression: Expression) -> None:
         self._pattern = pattern
@@ -133,7 +132,7 @@ class _Reader:
     def _escaped(self) -> int:
         byte = self._take()
         if self._fold and byte != _lower(byte):
-            # Git lowers the text but not an escaped letter, so that `\A` finds neither.
+            # Git lowers the text but not an escaped letter, so `\A` matches neither case.
             raise NeverMatches
         return byte
 
@@ -159,7 +158,7 @@ class _Reader:
             self._expression.add_star()
 
     def _bracket(self) -> set[int]:
-        """The bytes that the bracket whose `[` was just read matches."""
+        """The bytes that match the bracket whose `[` was just read."""
         negated = self._pattern[self._at : self._at + 1] in (b"!", b"^")
         self._at += negated
         members: set[int] = set()
@@ -173,7 +172,8 @@ class _Reader:
         return (set(range(1, 256)) - members if negated else members) - {SLASH}
 
     def _member(self, byte: int, before: int, members: set[int]) -> int:
-        """Add what begins with `byte`; say what a range that follows would begin with."""
+        """Add the member that begins with `byte`; returns the first byte of a range that may
+        follow."""
         if byte == ord("\\"):
             byte = self._take()
         elif byte == ord("-") and before and self._range_goes_on():
@@ -200,7 +200,7 @@ class _Reader:
             members.update(map(_lower, span))
 
     def _class_name(self) -> bytes | None:
-        """The name in `[:name:]`, or nothing if the `[` just read begins no class."""
+        """The name in `[:name:]`, or None if the `[` just read does not begin a class."""
         start = self._at + 1
         if self._next_close < start:
             self._next_close = self._pattern.find(b"]", start)

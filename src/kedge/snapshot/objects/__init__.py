@@ -1,1 +1,1 @@
-"""The private git object store that snapshots live in."""
+"""The private git object store that holds snapshots."""

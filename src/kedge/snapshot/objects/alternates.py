@@ -1,9 +1,9 @@
-"""Objects that kedge 0.1 left in users' object folders and that snapshots still need.
+"""Objects in users' object folders that kedge 0.1 left there and that snapshots still need.
 
-Such a kedge acknowledged a first snapshot while its blobs were only in the user's repository, and
+That version acknowledged a first snapshot while its blobs were only in the user's repository, and
 copied them afterwards. If it was killed in between, its notes name the folders, and git's list of
-alternates is made from the notes. Nothing is borrowed any more; what was is read from there, and
-copied as soon as possible.
+alternates is made from the notes. Nothing is borrowed any more; what was borrowed is read from
+there, and copied as soon as possible.
 """
 
 import fcntl
@@ -32,15 +32,15 @@ class Borrowed:
         return [self._layout.borrowing / name for name in names if not name.startswith(_UNFINISHED)]
 
     def left(self) -> list[Path]:
-        """The notes of processes that are gone."""
+        """The notes of processes that have ended."""
         notes = self._notes()
         if not notes:
             return []
-        with only_one(self._layout.alternates_lock):  # whoever writes a note locks it under this
+        with only_one(self._layout.alternates_lock):  # as for writing a note
             return [note for note in notes if _is_left(note)]
 
     def forget(self, notes: list[Path]) -> None:
-        """Remove notes: all that they are about is copied."""
+        """Remove notes whose objects are all copied."""
         if notes:
             with only_one(self._layout.alternates_lock):
                 for note in notes:
@@ -72,7 +72,7 @@ class Borrowed:
         return list(self._opened.values())
 
     def lenders(self) -> list[BorrowedPacks]:
-        """The folders as they are now, for whoever reads much from them."""
+        """The folders as they are now, for reading many objects from them."""
         return [BorrowedPacks(folder) for folder in self._folders()]
 
     def read(self, id: bytes) -> tuple[bytes, bytes] | None:

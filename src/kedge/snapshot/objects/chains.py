@@ -1,4 +1,4 @@
-"""Where the chains of keeps stand, put together from ref files and from everybody's journals."""
+"""The tips of the chains of keeps, combined from ref files and the journals of all processes."""
 
 from kedge.snapshot.objects import keeps
 from kedge.snapshot.objects.journal import ForeignJournals, Tip
@@ -8,7 +8,7 @@ from kedge.snapshot.objects.refs import Refs
 
 
 class Chains:
-    """The refs of all processes; called under the store's lock, but for `unknown`."""
+    """The refs of all processes; called under the store's lock, except for `unknown`."""
 
     def __init__(
         self, refs: Refs, own: OwnJournals, foreign: ForeignJournals, read: ReadObject
@@ -21,15 +21,15 @@ class Chains:
         self._found: dict[bytes, Keep] = {}
         self._learned: set[bytes] = set()
         self._passed: dict[str, tuple[Tip, set[Tip]]] = {}
-        """By ref, a commit and others that it is known to supersede: walking is long."""
+        """By ref: a commit and others that it is known to supersede, because walking takes long."""
 
     def newest(self, name: str) -> Tip | None:
-        """The deepest commit that anybody has written for a ref."""
+        """The deepest commit that any process has written for a ref."""
         tips = self._tips(name)
         return max(tips, key=_order) if tips else None
 
     def own(self, name: str) -> list[Tip]:
-        """The newest commit of a ref that nobody but this process writes: quick to tell."""
+        """The newest commit of a ref that only this process writes: fast to find."""
         tips = self._own_tips(name)
         return [max(tips, key=_order)] if tips else []
 
@@ -40,7 +40,7 @@ class Chains:
         return tips
 
     def _tips(self, name: str) -> set[Tip]:
-        # Journals first: what leaves them is in the ref files before it does.
+        # Journals first: a ref is in the ref files before it leaves a journal.
         self._foreign.refresh(self._own.names())
         tips = self._own_tips(name) | set(self._foreign.tips(name))
         commit = self._refs.read(name)
@@ -55,9 +55,9 @@ class Chains:
         return known
 
     def standing(self, name: str) -> list[Tip]:
-        """The commits that hold all that is held under a ref, the newest first.
+        """The commits that hold everything that a ref holds, the newest first.
 
-        More than one only where processes went on from the same commit, not knowing of each other.
+        There is more than one only if processes continued from the same commit at the same time.
         """
         tips = self._tips(name)
         if not tips:
@@ -70,16 +70,16 @@ class Chains:
         return [newest, *sorted(apart, key=_order)]
 
     def advance(self, name: str, standing: list[Tip], tip: Tip) -> None:
-        """Take note of a commit that we made after those that stood."""
+        """Record a commit that this process made after the standing ones."""
         _, passed = self._passed.get(name, (tip, set()))
         self._passed[name] = tip, passed.union(standing)
 
     def names(self) -> set[str]:
-        """Every ref that there is."""
+        """All refs that exist."""
         return self.in_journals().keys() | self._refs.all().keys()
 
     def in_journals(self) -> dict[str, set[Tip]]:
-        """What anybody's journals, and what we are about to write, say of refs."""
+        """The tips of refs in the journals of all processes, and in this process's buffer."""
         self._foreign.refresh(self._own.names())
         found: dict[str, set[Tip]] = {}
         sources = [self._own.pending_refs, *(each.refs for each in self._own.journals())]
@@ -90,25 +90,25 @@ class Chains:
         return found
 
     def remember(self, keep: Keep) -> None:
-        """Let `find` know of a keep."""
+        """Make a keep known to `find`."""
         known = self._found.get(keep.held.files)
-        # Times are in seconds: in one chain, the deeper one is newer.
+        # Times are in seconds: within one chain, the deeper commit is newer.
         if known is None or (known.seconds, known.depth) <= (keep.seconds, keep.depth):
             self._found[keep.held.files] = keep
 
     def known(self, files: bytes) -> Keep | None:
-        """The newest keep of a tree among those that were looked at."""
+        """The newest keep of a tree among those that were read."""
         return self._found.get(files)
 
     def unknown(self, tips: list[Tip]) -> list[tuple[Link, Keep | None]]:
-        """What hangs on these commits and was not learned yet; long, and needs no lock."""
+        """The commits below these that were not learned yet; slow, and needs no lock."""
         links = keeps.walk(self._read, tips, self._learned.__contains__)
         return [
             (link, keeps.read_keep(self._read, link) if link.is_keep else None) for link in links
         ]
 
     def learn(self, found: list[tuple[Link, Keep | None]]) -> None:
-        """Remember keeps that others made."""
+        """Remember keeps that other processes made."""
         for link, keep in found:
             self._learned.add(link.id)
             if keep is not None:

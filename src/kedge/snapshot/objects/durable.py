@@ -1,4 +1,4 @@
-"""Files that are on the disk when a call returns, and what a failing disk is called here."""
+"""Durable writing of files, and the errors for a disk that fails."""
 
 import errno
 import fcntl
@@ -15,12 +15,12 @@ PRIVATE_FILE = 0o600
 SEALED_FILE = 0o400
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# One read or write moves at most this much on Linux, and less is allowed.
+# Linux moves at most this much in one read or write; moving less is allowed.
 _LARGEST_MOVE = 1 << 30
 
 
 def sync(fd: int) -> None:
-    """Return when the content of the file is on the disk."""
+    """Wait until the content of the file is on the disk."""
     if sys.platform == "darwin":  # there, fsync leaves the bytes in the disk's own cache
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
@@ -28,7 +28,7 @@ def sync(fd: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in the folder are on the disk."""
+    """Wait until the names in the folder are on the disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -37,7 +37,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a private folder, and those above it, unless it is there."""
+    """Create a private folder and its missing parents."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -46,7 +46,7 @@ def make_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, beside: str) -> None:
-    """Write a private file whole or not at all; `beside` is the name it has until it is whole."""
+    """Write a private file atomically; `beside` is its name until it is complete."""
     unfinished = path.with_name(beside)
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
     try:
@@ -67,7 +67,7 @@ def write_at(fd: int, content: bytes | memoryview, offset: int) -> None:
 
 
 def read_at(fd: int, length: int, offset: int) -> bytes:
-    """Read as much as there is of a stretch of a file."""
+    """Read as much of a range of a file as there is."""
     piece = os.pread(fd, min(length, _LARGEST_MOVE), offset)
     if len(piece) == length or not piece:
         return piece
@@ -81,7 +81,7 @@ def read_at(fd: int, length: int, offset: int) -> bytes:
 
 @contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Wait for, then hold, a lock that ends with its process; the file stays."""
+    """Wait for a lock and hold it; it ends with the process, and its file stays."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -92,7 +92,7 @@ def only_one(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
-    """Turn what the operating system says into an error for the operator."""
+    """Translate OS errors into an error for the operator."""
     try:
         yield
     except OSError as error:
@@ -100,7 +100,7 @@ def disk_errors(doing: str) -> Iterator[None]:
 
 
 def disk_error(doing: str, error: OSError) -> SnapshotError:
-    """The error for the operator about a file that could not be read or written."""
+    """The operator's error for a file that could not be read or written."""
     if error.errno in _FULL:
         return SnapshotStoreFull(f"no space left while {doing}; free some, then try again")
     return SnapshotError(f"the snapshot store failed while {doing}: {error}")

@@ -1,7 +1,7 @@
-"""Git's objects as bytes: ids, trees and commits. Pure; where they are kept is the store's concern.
+"""Git's object formats: ids, trees and commits as bytes. Pure functions; the store does the I/O.
 
-Ids are the raw 20 bytes of SHA-1. Commits carry one fixed author, because a keep-commit is written
-by kedge and says nothing about people.
+Ids are the raw 20 bytes of SHA-1. Commits have one fixed author, because kedge writes keep-commits
+and they say nothing about people.
 """
 
 import re
@@ -22,10 +22,10 @@ ID_LENGTH = 20
 
 Content: TypeAlias = bytes | bytearray | memoryview
 Entry: TypeAlias = tuple[bytes, int, bytes]
-"""A name, git's mode and an id: one line of a tree."""
+"""A line of a tree: name, git's mode and id."""
 
 NewObject: TypeAlias = tuple[bytes, bytes, Content]
-"""Kind, id and content of an object on its way into the store."""
+"""Kind, id and content of an object for the store."""
 
 _IDENTITY = b"kedge <kedge@localhost>"
 _COMMIT = re.compile(
@@ -37,7 +37,7 @@ _COMMIT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What a commit says, but for its author."""
+    """The content of a commit, without its author."""
 
     tree: bytes
     parents: tuple[bytes, ...]
@@ -46,14 +46,14 @@ class Commit:
 
 
 def object_id(kind: bytes, data: Content) -> bytes:
-    """The id git gives to an object of this kind with this content."""
+    """Git's id for an object of this kind with this content."""
     digest = sha1(b"%s %d\0" % (kind, memoryview(data).nbytes), usedforsecurity=False)
     digest.update(data)
     return digest.digest()
 
 
 def blob_id(data: Content) -> bytes:
-    """The id git gives to a file with this content."""
+    """Git's id for a file with this content."""
     return object_id(BLOB, data)
 
 
@@ -66,7 +66,7 @@ def _git_order(entry: Entry) -> bytes:
 
 
 def encode_tree(entries: Iterable[Entry]) -> bytes:
-    """A tree of these entries, which may come in any order."""
+    """A tree of these entries, given in any order."""
     ordered = sorted(entries, key=_git_order)
     names = {name for name, _, _ in ordered}
     if len(names) != len(ordered):
@@ -97,7 +97,7 @@ def parse_tree(data: bytes) -> list[Entry]:
 
 
 def encode_commit(tree: bytes, parents: Sequence[bytes], seconds: int, message: bytes) -> bytes:
-    """A commit by kedge, made at this second of the epoch."""
+    """A commit by kedge with this time, in seconds since the epoch."""
     by = b"%b %d +0000" % (_IDENTITY, seconds)
     above = b"".join([b"parent %b\n" % parent.hex().encode() for parent in parents])
     head = b"tree %b\n%bauthor %b\ncommitter %b\n\n" % (tree.hex().encode(), above, by, by)
@@ -105,7 +105,7 @@ def encode_commit(tree: bytes, parents: Sequence[bytes], seconds: int, message: 
 
 
 def parse_commit(data: bytes) -> Commit:
-    """What a commit says."""
+    """The parsed content of a commit."""
     match = _COMMIT.fullmatch(data)
     if match is None:
         raise SnapshotStoreDamaged("an object that should be a commit is none")

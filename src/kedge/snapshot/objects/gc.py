@@ -1,26 +1,25 @@
-"""Frees the space of objects that nothing refers to, and joins small packs.
+"""Garbage collection: frees the space of unreferenced objects and joins small packs.
 
-Other processes go on writing meanwhile, without a lock. Why that is safe:
+Other processes keep writing meanwhile, without a lock. Why that is safe:
 
 - Journals are read before ref files, and sealing writes ref files before it removes a journal. So a
   ref that moves from one to the other is seen at least once.
-- An object can come to be needed again, after it was found to be garbage, only by somebody who
-  refers to it without putting it. A tree in memory does so for objects of its newest keep: the
-  journal it has open holds that one, and begins with it. All else it puts again, into a journal,
-  and journals are not collected.
+- Garbage can become needed again only if a process refers to an object without putting it. A tree
+  in memory does that for objects of its newest keep: its open journal begins with that keep, and
+  so holds them. All other objects are put again, into a journal, and journals are not collected.
 - Objects may be put long before a keep names them, and may be sealed in between. So a pack that is
-  younger than unnamed snapshots are kept for is never thinned out.
+  younger than the time for which unnamed snapshots are kept is never thinned out.
 - A new keep follows the newest one of its session, and may be buffered while another process
-  releases that session. So what was let go is held for another day, and what lost its ref goes only
-  with the next collection. The same covers whoever looks up a keep to keep its trees again under
-  another name.
+  releases that session. So what was released is held for another day, and what lost its ref goes
+  only with the next collection. The same covers a process that looks up a keep to keep its trees
+  again under another name.
 - The ref of a released session is not removed while a journal still has an older record of it,
-  which would bring the session back when it is sealed.
-- Refs are read again before packs are removed. This is not needed by the above; it is there because
-  the cost of a mistake is somebody's work.
-- New packs are on the disk before old ones go. A reader that still has an old pack's index finds
-  the pack gone, opens the folder anew and finds the new one.
-- Two collections at once would each rely on packs that the other removes: there is a lock.
+  which would restore the session when it is sealed.
+- Refs are read again before packs are removed. The above does not need this; it is there because a
+  mistake would cost a user's work.
+- New packs are on the disk before old ones are removed. A reader that still has an old pack's index
+  finds the pack gone, reopens the folder and finds the new one.
+- Two collections at once would each rely on packs that the other removes: a lock prevents that.
 """
 
 import fcntl
@@ -42,30 +41,30 @@ from kedge.snapshot.objects.packs import read_index
 from kedge.snapshot.objects.refs import TAKEN, Refs
 
 BATCH_BYTES = 256 << 20
-"""Packs are rewritten in batches of so much, which is the space that a collection needs."""
+"""Packs are rewritten in batches of this size, which is the space that a collection needs."""
 SPARE_BYTES = 64 << 20
-"""So much of the disk is left to others."""
+"""The disk space that is left free for others."""
 DEAD_SHARE = 0.25
 DEAD_SHARE_OVER_BUDGET = 0.05
 MANY_PACKS = 8
 SMALL_PACK = 1 << 20
 PACK_OVERHEAD = 32
-"""Bytes of a pack that are no object."""
+"""Bytes of a pack that are not objects."""
 RELEASED_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a collection did."""
+    """The result of a collection."""
 
     freed: int = 0
     """Bytes."""
     dropped: tuple[str, ...] = ()
-    """Refs that were removed; what they held goes with the next collection."""
+    """Refs that were removed; the next collection frees what they held."""
     lacking: int = 0
-    """Objects that snapshots need and that are not in the store itself."""
+    """The number of objects that snapshots need and that are not in the store itself."""
     skipped: str = ""
-    """Why nothing, or not all, was done."""
+    """Why nothing, or not everything, was done."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -82,7 +81,7 @@ class Pack:
 
 @contextmanager
 def lock(layout: Layout) -> Iterator[bool]:
-    """Whether this is the only collection; if so, it stays so."""
+    """Lock out other collections; yields whether that succeeded."""
     fd = os.open(layout.collect_lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     try:
         try:
@@ -96,14 +95,14 @@ def lock(layout: Layout) -> Iterator[bool]:
 
 
 class CollectionPause:
-    """While it lasts no collection begins, in any process: garbage may come into use again."""
+    """Prevents collections in all processes while it lasts: garbage may become needed again."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     @classmethod
     def begin(cls, layout: Layout) -> Self | None:
-        """A pause; none while a collection runs."""
+        """A pause; None while a collection runs."""
         fd = os.open(layout.collect_lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -113,9 +112,9 @@ class CollectionPause:
         return cls(fd)
 
     def end(self) -> None:
-        """Let collections begin again."""
+        """Allow collections again."""
         if self._fd >= 0:
-            # Closing alone would not do it in a process that has forked.
+            # Closing is not enough in a process that has forked.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = -1
@@ -123,13 +122,13 @@ class CollectionPause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """One run, and what it needs of the store."""
+    """One collection, and what it needs from the store."""
 
     layout: Layout
     read: ReadObject
     is_own: Callable[[bytes], bool]
     journal_tips: Callable[[], dict[str, set[Tip]]]
-    """Where all journals, ours and others', say that refs stand now."""
+    """The tips of refs in all journals, of this process and others."""
     now: float
     keep_taken_for: float
     is_over_budget: bool
@@ -171,14 +170,15 @@ class Sweep:
         return tips | set(Refs(self.layout).all().values())
 
     def _packs(self, seen: set[bytes]) -> tuple[list[Pack], set[bytes]]:
-        """The packs, each object claimed by one of them, and what is needed but in none."""
+        """The packs, with each object assigned to one of them, and needed objects that are in
+        none."""
         packs = []
         for index in self.layout.packs.glob("pack-*.idx"):
             found = index.with_suffix(".pack").stat()
             packs.append(
                 Pack(path=index.with_suffix(".pack"), size=found.st_size, modified=found.st_mtime)
             )
-        # The young hold all they have in any case, and rewriting a large one costs most.
+        # Young packs keep all they have in any case, and rewriting a large one costs most.
         packs.sort(key=lambda pack: (self._is_young(pack), pack.size), reverse=True)
         elsewhere = seen - {EMPTY_TREE}
         claimed = set[bytes]()
@@ -243,7 +243,7 @@ class Sweep:
 
 
 def _worth_joining(packs: list[Pack]) -> list[Pack]:
-    """The smallest packs, up to one that is much larger than all below it together."""
+    """The smallest packs, up to one that is much larger than all smaller ones together."""
     joined: list[Pack] = []
     total = 0
     for pack in packs:
@@ -261,7 +261,7 @@ def _set_age(pack: Path, modified: float) -> None:
 
 def _remove(packs: Iterable[Path]) -> None:
     for pack in packs:
-        # The index first: a pack without one is garbage to everybody, an index without is not.
+        # The index first: a pack without an index is garbage, an index without a pack is damage.
         pack.with_suffix(".idx").unlink(missing_ok=True)
         for path in pack.parent.glob(f"{pack.stem}.*"):
             path.unlink(missing_ok=True)

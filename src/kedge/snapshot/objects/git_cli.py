@@ -1,4 +1,4 @@
-"""Git's own packing, run on the store alone."""
+"""Git's own pack commands, run on the store only."""
 
 import os
 import secrets
@@ -14,7 +14,7 @@ from kedge.snapshot.objects.layout import Layout
 from kedge.snapshot.objects.packs import publish, read_ids
 
 _LOW_PRIORITY = 10
-# Nobody waits for it.
+# Generous: it runs in the background.
 _PATIENCE = 1800.0
 _LIMITS = ChildLimits(memory=4096 * MIB, cpu=3600)
 
@@ -24,7 +24,7 @@ class PackingFailed(SnapshotError):
 
 
 def find_git() -> str | None:
-    """The git program, if there is one; never one that stands in the current folder."""
+    """The path of git, if installed; never one in the current folder."""
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]
     return shutil.which("git", path=os.pathsep.join(folders))
 
@@ -47,7 +47,8 @@ def repack(git: str, layout: Layout, ids: Collection[bytes]) -> Path:
             return publish(pack, index, layout.packs, name)
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-            # When git fails it leaves files whose names we do not know; the lock makes them ours.
+            # When git fails, it leaves files with unknown names; under the lock they can only be
+            # ours.
             for pattern in ("tmp_pack_*", "tmp_idx_*", "tmp_rev_*"):
                 for left in layout.packs.glob(pattern):
                     left.unlink(missing_ok=True)
@@ -57,15 +58,15 @@ RunGit = Callable[[list[str], bytes], bytes]
 
 
 def pack_objects(run: RunGit, base: Path, ids: Collection[bytes], option: str) -> str:
-    """Have a pack of these objects written, whose name begins with `base`; gives how it ends."""
+    """Write a pack of these objects to a name that begins with `base`; returns the rest of it."""
     plain = ["pack-objects", "--quiet", "--threads=1", "--delta-base-offset", option]
     return run([*plain, str(base)], as_lines(ids)).decode().strip()
 
 
 def index_pack(run: RunGit, pack: Path, ids: Collection[bytes]) -> Path:
-    """Hash every object of a pack, and see that it is these and no others; gives its index."""
+    """Hash every object of a pack, and check that it has exactly these; returns its index."""
     index = pack.with_suffix(".idx")
-    # The first index says what git was asked for; this one what it found.
+    # The first index says what git was asked for, this one what the pack contains.
     index.unlink()
     run(["index-pack", "--threads=1", "-o", str(index), str(pack)], b"")
     if read_ids(index) != b"".join(sorted(set(ids))):
@@ -74,7 +75,7 @@ def index_pack(run: RunGit, pack: Path, ids: Collection[bytes]) -> Path:
 
 
 def as_lines(ids: Collection[bytes]) -> bytes:
-    """Ids as git reads them."""
+    """Ids in git's input format."""
     return b"".join([b"%b\n" % id.hex().encode() for id in ids])
 
 
@@ -86,7 +87,7 @@ def run_git(
     started: Callable[[subprocess.Popen[bytes]], None],
     variables: Mapping[str, str] | None = None,
 ) -> bytes:
-    """What git prints; `started` is told of the process before it is waited for."""
+    """Git's output; `started` is called with the process before it is waited for."""
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -112,11 +113,11 @@ def _lower_priority(process: subprocess.Popen[bytes]) -> None:
     try:
         os.setpriority(os.PRIO_PROCESS, process.pid, max(present, _LOW_PRIORITY))
     except PermissionError:
-        # Some sandboxes forbid it altogether. To be packed politely matters less than to be packed.
+        # Some sandboxes forbid it; packing matters more than its priority.
         return
 
 
 def environment() -> dict[str, str]:
-    """Nothing that is set for git elsewhere counts here."""
+    """An environment without any settings for git."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return kept | {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}

@@ -1,11 +1,11 @@
-"""Journals: the files that objects and refs are appended to before they are sealed into packs.
+"""Journals: files to which objects and refs are appended before they are sealed into packs.
 
-Each writer has one of its own and holds a lock on it for life, so a journal whose lock is free was
-left by a writer that died. After a failed write a journal is never appended to again: what a disk
-kept of it is not known, and readers in other processes may have read past the failure.
+Each writer has its own journal and holds a lock on it for life, so a journal whose lock is free was
+left by a writer that died. After a failed write a journal is never appended to again: it is unknown
+what the disk kept of it, and readers in other processes may have read past the failure.
 
-Every record begins with the same head: a tag, an id and the length of what follows. Nothing but
-zeros follows the last record, because journals are allocated ahead.
+Every record begins with the same head: a tag, an id and the length of what follows. Only zeros
+follow the last record, because journals are allocated ahead.
 """
 
 import errno
@@ -27,7 +27,7 @@ from kedge.snapshot.objects.formats import BLOB, COMMIT, TAG, TREE, Content, New
 
 MAGIC = b"kedge journal 1\n"
 KINDS = (b"", COMMIT, TREE, BLOB, TAG)
-"""By the numbers that packs use for them too."""
+"""Indexed by the numbers that packs use too."""
 NUMBERS = {kind: number for number, kind in enumerate(KINDS) if kind}
 
 _HEAD = struct.Struct(">B20sQ")
@@ -40,12 +40,12 @@ _LONGEST_REF = 4096
 HEAD_LENGTH = _HEAD.size
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""Reads (length, offset), less at the end of the file."""
+"""Reads (length, offset); returns less at the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRecord:
-    """An object and where its content is."""
+    """An object and the position of its content."""
 
     id: bytes
     kind: bytes
@@ -55,34 +55,33 @@ class ObjectRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """The newest commit of a ref, as far as somebody knows."""
+    """The newest known commit of a ref."""
 
     commit: bytes
     depth: int
-    """How many commits the ref has had; the greater one is the newer one."""
+    """How many commits the ref has had; the greater depth is newer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefRecord:
-    """A ref that moved."""
+    """The new position of a ref."""
 
     name: str
     tip: Tip
     synced: int
-    """All before this offset was on the disk when the record was written."""
+    """Everything before this offset was on the disk when the record was written."""
     end: int
 
 
 def encode_object_head(kind: bytes, id: bytes, length: int) -> bytes:
-    """What precedes the content of an object."""
+    """The head that precedes the content of an object."""
     return _HEAD.pack(NUMBERS[kind], id, length)
 
 
 def encode_ref(name: str, tip: Tip, *, synced: int, at: int) -> bytes:
-    """A whole record that says where a ref stands; all before `synced` is on the disk already.
+    """A complete record with the position of a ref; everything before `synced` is on the disk.
 
-    It says at which offset it stands itself, because a file that somebody has a snapshot of may be
-    a journal too.
+    It contains its own offset, because a file in a snapshot may itself be a copy of a journal.
     """
     body = _REF_BODY.pack(_REF_MARK, tip.depth, synced, at) + name.encode()
     head = _HEAD.pack(_REF, tip.commit, len(body) + _SUM_LENGTH)
@@ -94,9 +93,9 @@ def _checksum(head: bytes, body: bytes) -> bytes:
 
 
 def scan(read: Read, start: int, size: int) -> Iterator[ObjectRecord | RefRecord]:
-    """The records from `start` on, up to the first that is not whole; contents are not looked at.
+    """The records from `start` on, up to the first incomplete one; contents are not checked.
 
-    Right for a journal that was written on this running machine: its bytes are there in order.
+    Correct for a journal that was written since the machine booted: its bytes are in order.
     """
     offset = start
     while True:
@@ -118,7 +117,7 @@ def scan(read: Read, start: int, size: int) -> Iterator[ObjectRecord | RefRecord
 
 
 def scan_whole(read: Read, start: int, size: int) -> Iterator[ObjectRecord | RefRecord]:
-    """The records up to the first that is not what it says; every content is hashed.
+    """The records up to the first invalid one; every content is hashed.
 
     Needed after a crash of the machine, which may have kept later bytes and lost earlier ones.
     """
@@ -131,9 +130,10 @@ def scan_whole(read: Read, start: int, size: int) -> Iterator[ObjectRecord | Ref
 
 
 def proves_loss(content: mmap.mmap, lost: int) -> bool:
-    """Whether what was on the disk at this offset must have been whole, because more followed.
+    """Whether the content at this offset must once have been complete, because more followed it.
 
-    Only the last writes before a crash may be torn; damage further up is the disk's or a person's.
+    Only the last writes before a crash may be torn; earlier damage was caused by the disk or a
+    user.
     """
     at = content.find(_REF_MARK, lost)
     while at >= 0:
@@ -160,14 +160,14 @@ def _ref(head: bytes, rest: bytes, offset: int) -> RefRecord | None:
 SUFFIX = ".journal"
 UNFINISHED = "tmp_kedge_"
 
-# Syncing a write into allocated space takes half as long as syncing one that makes the file grow.
+# Syncing a write into allocated space takes half as long as syncing one that grows the file.
 ALLOCATION = 1 << 20
 
 _NO_ALLOCATION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class Journal:
-    """A journal that can be read; what is in it is known up to `end`."""
+    """A readable journal; its content is known up to `end`."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
@@ -181,17 +181,17 @@ class Journal:
         return self.path.name.removesuffix(SUFFIX)
 
     def follow(self) -> None:
-        """Take in what its writer appended since the last look."""
+        """Read the records that its writer has appended since."""
         self._take_in(scan)
 
     def verify(self) -> None:
-        """Take in what is whole, by hashing all of it; for a journal that a crash left."""
+        """Read the complete records, by hashing all of them; for a journal that a crash left."""
         self._take_in(scan_whole)
 
     def why_damaged(self) -> str:
-        """What is wrong with a journal that was verified and is more than torn; empty if it is not.
+        """The damage in a verified journal that is more than a torn end; empty if there is none.
 
-        What comes after the damage was acknowledged to somebody, so it must not be cut off.
+        What comes after the damage was acknowledged, so it must not be cut off.
         """
         size = os.fstat(self._fd).st_size
         if self.end < size:
@@ -221,7 +221,7 @@ class Journal:
         return read_at(self._fd, length, offset)
 
     def read(self, id: bytes) -> tuple[bytes, bytes] | None:
-        """Kind and content of an object, if it is here."""
+        """Kind and content of an object, if it is in this journal."""
         record = self.index.get(id)
         if record is None:
             return None
@@ -231,7 +231,7 @@ class Journal:
         return record.kind, content
 
     def try_lock(self) -> bool:
-        """Lock the journal, unless its writer lives or somebody else was quicker."""
+        """Lock the journal, unless its writer lives or another process has locked it first."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -239,7 +239,7 @@ class Journal:
         return True
 
     def is_linked(self) -> bool:
-        """Whether the file is still there under its name."""
+        """Whether the file still exists under its name."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -247,7 +247,7 @@ class Journal:
         return os.path.samestat(found, os.fstat(self._fd))
 
     def close(self) -> None:
-        """Let go of the file, and with it of the lock."""
+        """Close the file, which releases the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -265,7 +265,7 @@ class OpenJournal(Journal):
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """A new journal; it gets its name only when it is locked, so nobody takes it for a dead."""
+        """A new journal. It is locked before it gets its name, so that it never looks abandoned."""
         unique = f"{os.getpid()}-{secrets.token_hex(8)}"
         unfinished = folder / f"{UNFINISHED}{unique}"
         fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
@@ -287,13 +287,13 @@ class OpenJournal(Journal):
         return self._synced == self.end
 
     def append(self, objects: Iterable[NewObject]) -> None:
-        """Write objects; they are in the journal then, but a crash of the machine may take them."""
+        """Write objects; they are in the journal then, but a crash of the machine may lose them."""
         content, added = self._encode(objects)
         self._write(content)
         self._count(added, len(content))
 
     def append_durably(self, objects: Iterable[NewObject], refs: Mapping[str, Tip]) -> None:
-        """Write objects, then refs, and return when these and all before are on the disk."""
+        """Write objects, then refs, and return when these and everything before are on the disk."""
         content, added = self._encode(objects)
         for name, tip in refs.items():
             at = self.end + len(content)
@@ -338,12 +338,12 @@ class OpenJournal(Journal):
             self._allocated = wanted
 
     def cut(self) -> None:
-        """Remove what a failed write left behind the last whole record."""
+        """Remove what a failed write left after the last complete record."""
         os.ftruncate(self._fd, self.end)
 
 
 class ForeignJournals:
-    """What other processes have written and not sealed yet, as of the last `refresh`."""
+    """The unsealed journals of other processes, as of the last `refresh`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -353,7 +353,7 @@ class ForeignJournals:
         return iter(self._journals.values())
 
     def refresh(self, own: set[str]) -> None:
-        """Look for new journals and new records; `own` are the names of ours."""
+        """Find new journals and new records; `own` are the names of this process's journals."""
         names = {name for name in os.listdir(self._folder) if name.endswith(SUFFIX)} - own
         for name in self._journals.keys() - names:
             self._journals.pop(name).close()
@@ -377,11 +377,11 @@ class ForeignJournals:
         return any(id in journal.index for journal in self._journals.values())
 
     def tips(self, name: str) -> list[Tip]:
-        """Where these journals say that a ref stands."""
+        """The tips of a ref in these journals."""
         return [journal.refs[name] for journal in self._journals.values() if name in journal.refs]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         while self._journals:
             self._journals.popitem()[1].close()
 
@@ -394,7 +394,7 @@ def _open(path: Path) -> Journal | None:
 
 
 def take_over_dead(folder: Path, own: set[str]) -> list[Journal]:
-    """The journals whose writers are gone, now locked by us and hashed from end to end."""
+    """The journals of dead writers, now locked by this process and fully hashed."""
     taken = []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(SUFFIX) or name in own:

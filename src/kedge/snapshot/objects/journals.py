@@ -1,13 +1,14 @@
-"""The journals of this process: what is buffered, what is written, and sealing them into packs.
+"""The journals of this process: buffers, writes, and seals them into packs.
 
 Not thread-safe by itself: everything here is called under the store's lock. Only the sealing runs
-in a thread of its own, and takes the lock to say that it is done.
+in its own thread, which takes the lock to report that it is done.
 
-The order is what makes it so: the pack is on the disk before a ref names what is in it, and the
-journal goes only when the refs are written.
+Durability comes from the order: the pack is on the disk before a ref names an object in it, and the
+journal is removed only when the refs are written.
 
-A commit may follow one that is still in the journal of another process. So that git, which sees no
-journals, finds all that a ref holds, what is in no pack yet is sealed together with what needs it.
+A commit may follow one that is still in the journal of another process. Git does not see journals,
+so that it finds everything that a ref holds, objects that are in no pack yet are sealed together
+with those that need them.
 """
 
 import secrets
@@ -30,7 +31,7 @@ from kedge.snapshot.objects.refs import Refs
 def seal(
     journal: Journal, layout: Layout, read: ReadObject, is_packed: Callable[[bytes], bool]
 ) -> None:
-    """Move what a journal holds to where git finds it, then remove the journal."""
+    """Move the content of a journal to where git finds it, then remove the journal."""
     with disk_errors(f"sealing {journal.path}"):
         beside = _needed_beside(journal, read, is_packed)
         pack(journal, layout, beside)
@@ -44,7 +45,7 @@ def seal(
 
 
 def pack(journal: Journal, layout: Layout, beside: Collection[NewObject] = ()) -> None:
-    """Put the objects of a journal, and others, into a pack; the journal stays."""
+    """Write the objects of a journal, and others, into a pack; the journal stays."""
     count = len(journal.index) + len(beside)
     if count:
         with disk_errors(f"packing {journal.path}"):
@@ -66,10 +67,10 @@ def _contents(
 def _needed_beside(
     journal: Journal, read: ReadObject, is_packed: Callable[[bytes], bool]
 ) -> list[NewObject]:
-    """What the journal's refs need and neither the journal nor any pack has.
+    """The objects that the journal's refs need and that neither the journal nor any pack has.
 
-    Of the journal itself only the commits and their own trees are looked into: whoever put another
-    tree there has put what it needs too, or keeps that by one of these commits.
+    Of the journal itself only the commits and their own trees are examined: a process that put
+    another tree there has also put what it needs, or keeps that by one of these commits.
     """
     found: list[NewObject] = []
     todo = {tip.commit for tip in journal.refs.values()}
@@ -82,7 +83,7 @@ def _needed_beside(
         try:
             kind, content = inside or read(id)
         except (ObjectMissing, SnapshotStoreDamaged):
-            continue  # nobody has it whole; that must not keep the rest from being sealed
+            continue  # no process has it complete; that must not keep the rest from being sealed
         if inside is None:
             found.append((kind, id, content))
         for needed, _ in needs(kind, content):
@@ -94,10 +95,11 @@ def _needed_beside(
 
 
 def move_ref(refs: Refs, layout: Layout, read: ReadObject, name: str, tip: Tip) -> None:
-    """Let a ref hold this commit too; the lock of the refs is held by the caller.
+    """Make a ref hold this commit too; the caller holds the lock of the refs.
 
-    Commonly one of the two holds the other. If neither does, two processes kept snapshots under
-    this name at once, and a merge holds both: a kept snapshot is never let go for being second.
+    Usually one of the two commits includes the other. If neither does, two processes kept snapshots
+    under this name at once, and a merge holds both: a kept snapshot is never dropped for being
+    second.
     """
     present = refs.read(name)
     if present == tip.commit:
@@ -122,7 +124,7 @@ BUFFER_BYTES = 4 << 20
 
 
 class OwnJournals:
-    """One open journal, and those that are closed but not yet packs."""
+    """The open journal, and those that are closed but not yet packs."""
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class OwnJournals:
         self._pending: dict[bytes, tuple[bytes, bytes]] = {}
         self._pending_bytes = 0
         self.pending_refs: dict[str, Tip] = {}
-        """Where refs will stand by what is not yet written."""
+        """The tips of refs in the buffer."""
         self._open: OpenJournal | None = None
         self._unsafe: list[OpenJournal] = []
         """Journals that failed while they held objects that were not synced."""
@@ -148,12 +150,12 @@ class OwnJournals:
         self._sealer: ThreadPoolExecutor | None = None
 
     def journals(self) -> list[Journal]:
-        """All of our journals, the open one first."""
+        """All journals of this process, the open one first."""
         opened = [] if self._open is None else [self._open]
         return [*opened, *self._unsafe, *self._closed]
 
     def names(self) -> set[str]:
-        """The file names of our journals."""
+        """The file names of this process's journals."""
         return {journal.path.name for journal in self.journals()}
 
     def problems(self) -> list[str]:
@@ -178,15 +180,15 @@ class OwnJournals:
             self.put(kind, id, content)
 
     def put_ref(self, name: str, tip: Tip) -> None:
-        """Buffer where a ref stands; it is written after all objects that were put before."""
+        """Buffer the tip of a ref; it is written after all objects that were put before."""
         self.pending_refs[name] = tip
 
     def has(self, id: bytes) -> bool:
-        """Whether an object is in one of ours."""
+        """Whether an object is in one of these journals."""
         return id in self._pending or any(id in journal.index for journal in self.journals())
 
     def read(self, id: bytes) -> tuple[bytes, bytes] | None:
-        """Kind and content of an object, if it is in one of ours."""
+        """Kind and content of an object, if it is in one of these journals."""
         if id in self._pending:
             return self._pending[id]
         for journal in self.journals():
@@ -196,7 +198,7 @@ class OwnJournals:
         return None
 
     def open_journal(self) -> OpenJournal:
-        """The journal to write to; a new one begins with what this process counts on."""
+        """The journal to write to; a new one begins with the keep that this process relies on."""
         if self._open is None:
             with disk_errors("starting a journal"):
                 self._open = self._start()
@@ -230,7 +232,7 @@ class OwnJournals:
         self._pending_bytes = 0
 
     def flush(self) -> None:
-        """Return when all that was put is on the disk; if this raises, it is still buffered."""
+        """Make everything durable that was put; if this raises, it is still buffered."""
         settled = self._open is None or self._open.is_synced
         if settled and not (self._pending or self.pending_refs or self._unsafe):
             return
@@ -246,7 +248,7 @@ class OwnJournals:
 
     def _give_up(self, journal: OpenJournal) -> None:
         self._open = None
-        with suppress(OSError):  # whoever reads it stops at the first record that is not whole
+        with suppress(OSError):  # readers stop at the first incomplete record
             journal.cut()
         if journal.is_synced:
             self._closed[journal] = None
@@ -260,7 +262,7 @@ class OwnJournals:
             self._closed[self._unsafe.pop(0)] = None
 
     def rotate(self) -> None:
-        """Go on in a new journal and seal the flushed one in the background."""
+        """Continue in a new journal and seal the flushed one in the background."""
         journal = self._open
         if journal is not None:
             with disk_errors("starting a journal"):
@@ -269,24 +271,24 @@ class OwnJournals:
         self.seal_closed()
 
     def rotate_when_full(self) -> None:
-        """End a journal that is long enough for a pack."""
+        """Close a journal that is long enough for a pack."""
         if self._open is not None and (
             self._open.end > SEAL_BYTES or len(self._open.index) > SEAL_OBJECTS
         ):
             self.rotate()
 
     def rotate_older_than(self, seconds: float) -> None:
-        """End a journal that old: while it is open, all it kept for nobody stays held."""
+        """Close a journal of this age: while it is open, its sessionless keeps stay held."""
         if self._open is not None and time.monotonic() - self._open.started >= seconds:
             self.rotate()
 
     def adopt(self, journals: list[Journal]) -> None:
-        """Take care of journals that dead processes left."""
+        """Take over journals that dead processes left."""
         self._closed.update(dict.fromkeys(journals))
         self.seal_closed()
 
     def seal_closed(self) -> None:
-        """Have every closed journal sealed, also those where it failed before."""
+        """Seal every closed journal, including those where it failed before."""
         for journal, future in self._closed.items():
             if future is None or (future.done() and future.exception() is not None):
                 if self._sealer is None:
@@ -300,7 +302,7 @@ class OwnJournals:
             journal.close()
 
     def sealing(self) -> list[Future[None]]:
-        """What to wait for, without the lock, until every closed journal is sealed or failed."""
+        """Futures to wait for, without the lock, until every closed journal is sealed or failed."""
         return [future for future in self._closed.values() if future is not None]
 
     def close_open(self) -> None:
@@ -310,13 +312,13 @@ class OwnJournals:
             self._open = None
 
     def let_go(self) -> None:
-        """Close the files; journals that are not sealed are for the next process to take over."""
+        """Close the files; the next process takes over journals that are not sealed."""
         if self._sealer is not None:
             self._sealer.shutdown()
         self._drop()
 
     def forsake(self, lock: threading.RLock) -> None:
-        """In a forked child: the files and the thread are its parent's."""
+        """In a forked child: drop the files and the thread, which belong to the parent."""
         self._lock = lock
         self._drop()
 

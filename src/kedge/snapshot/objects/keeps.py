@@ -1,14 +1,14 @@
-"""Keep-commits: what holds a snapshot, how it is written, how a chain of them is read, and what
-they reach.
+"""Keep-commits: how they hold a snapshot, how they are written, how a chain of them is read, and
+which objects they reach.
 
 A keep's tree is a wrapper with the entries `files`, `notes` and `base`. Its depth is one more than
 its parent's, so of two commits of one ref the newer one is known without walking. A hold keeps
-single blobs. An inheritance holds what another ref does by having its commits as parents too. A
-release is a commit of the empty tree without a parent that goes on counting: it holds nothing, and
-nothing less deep can take its place. It names what it let go, because another process may be about
-to follow that, not knowing of the release: it is not collected for a while. Where two processes
-went on from the same commit, the next commit has both ends as parents; if there is none until they
-are sealed, it is a merge.
+single blobs. An inheritance holds what another ref holds by also having its commits as parents. A
+release is a commit of the empty tree without a parent that continues the count: it holds nothing,
+and no commit with less depth can take its place. It names what it released, because another process
+may be about to follow that without knowing of the release: it is not collected for a while. Where
+two processes continued from the same commit, the next commit has both ends as parents; if there is
+none until they are sealed, a merge is made.
 """
 
 import heapq
@@ -42,7 +42,7 @@ ReadObject: TypeAlias = Callable[[bytes], tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a keep holds: two trees, a blob, and what the keeper says of them."""
+    """The content of a keep: two trees, a blob, and the keeper's fields."""
 
     files: bytes
     notes: bytes
@@ -53,7 +53,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """A snapshot that is held, and the commit that does."""
+    """A snapshot that is held, and the commit that holds it."""
 
     commit: bytes
     depth: int
@@ -83,7 +83,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A commit in the chain of a ref, whatever it does there."""
+    """A commit of any type in the chain of a ref."""
 
     id: bytes
     word: str
@@ -108,7 +108,7 @@ class Link:
 
 
 def new_keep(held: Held, standing: Sequence[Tip], seconds: int) -> tuple[Keep, list[NewObject]]:
-    """A keep that follows what stands, and the objects that it is made of."""
+    """A keep that follows the standing commits, and the objects that it consists of."""
     entries = [(b"files", FOLDER_MODE, held.files), (b"notes", FOLDER_MODE, held.notes)]
     tree = formats.encode_tree([*entries, (b"base", 0o100644, held.base)])
     objects: list[NewObject] = [(TREE, object_id(TREE, tree), tree)]
@@ -124,7 +124,7 @@ def new_keep(held: Held, standing: Sequence[Tip], seconds: int) -> tuple[Keep, l
 def new_hold(
     blobs: Collection[bytes], standing: Sequence[Tip], seconds: int
 ) -> tuple[Tip, list[NewObject]]:
-    """A commit that holds single blobs beside what stands."""
+    """A commit that holds single blobs in addition to the standing commits."""
     tree = formats.encode_tree([(blob.hex().encode(), 0o100644, blob) for blob in set(blobs)])
     tree_id = object_id(TREE, tree)
     depth = _depth_after(standing)
@@ -135,7 +135,7 @@ def new_hold(
 def new_inheritance(
     standing: Sequence[Tip], inherited: Sequence[Tip], seconds: int
 ) -> tuple[Tip, list[NewObject]]:
-    """A commit that holds beside what stands also what stands under another ref."""
+    """A commit that holds what another ref holds in addition to the standing commits."""
     parents = [*standing, *inherited]
     depth = _depth_after(parents)
     id, commit = _new_commit(EMPTY_TREE, parents, seconds, b"kedge inheritance %d\n" % depth)
@@ -164,7 +164,7 @@ def _encode_message(depth: int, fields: Mapping[str, str]) -> bytes:
 
 
 def new_release(standing: Sequence[Tip], seconds: int) -> tuple[Tip, list[NewObject]]:
-    """A commit that holds nothing and takes the place of all before it."""
+    """A commit that holds nothing and replaces all commits before it."""
     depth = _depth_after(standing)
     lines = [f"kedge release {depth}", "", *(f"released: {tip.commit.hex()}" for tip in standing)]
     id, commit = _new_commit(EMPTY_TREE, [], seconds, "\n".join([*lines, ""]).encode())
@@ -172,14 +172,14 @@ def new_release(standing: Sequence[Tip], seconds: int) -> tuple[Tip, list[NewObj
 
 
 def released_by(commit: Commit) -> list[bytes]:
-    """The commits that a release let go; none if it is not a release."""
+    """The commits that a release released; none if it is not a release."""
     if not commit.message.startswith(b"kedge release "):
         return []
     return [bytes.fromhex(id.decode()) for id in _RELEASED.findall(commit.message)]
 
 
 def new_merge(winner: Link, other: Link) -> tuple[bytes, bytes]:
-    """Id and content of a commit that holds both; the same two make the same one everywhere."""
+    """Id and content of a commit that holds both; the same for every process that makes it."""
     both = [winner.tip, other.tip]
     seconds = max(winner.commit.seconds, other.commit.seconds)
     message = b"kedge merge %d\n" % _depth_after(both)
@@ -196,7 +196,7 @@ def read_link(read: ReadObject, id: bytes) -> Link:
 
 
 def read_keep(read: ReadObject, link: Link) -> Keep:
-    """What a keep-commit holds."""
+    """The content of a keep-commit."""
     kind, wrapper = read(link.commit.tree)
     entries = {name: id for name, _, id in formats.parse_tree(wrapper)} if kind == TREE else {}
     if entries.keys() != {b"files", b"notes", b"base"}:
@@ -212,7 +212,7 @@ def read_keep(read: ReadObject, link: Link) -> Keep:
 
 
 def walk(read: ReadObject, tips: Iterable[Tip], known: Callable[[bytes], bool]) -> Iterator[Link]:
-    """The commits of a chain, deepest first, without those that are known and what is below."""
+    """The commits of a chain, deepest first, without known ones and those below them."""
     seen = set[bytes]()
     heap: list[tuple[int, bytes, Link]] = []
 
@@ -232,12 +232,12 @@ def walk(read: ReadObject, tips: Iterable[Tip], known: Callable[[bytes], bool]) 
 
 
 def supersedes(read: ReadObject, newer: Tip, older: Tip) -> bool:
-    """Whether nothing is lost with the older commit, as the newer one holds or released it."""
+    """Whether the older commit can be dropped, because the newer one holds or released it."""
     beside = False
     for link in walk(read, [newer], lambda _: False):
         if link.id == older.commit:
             return True
-        # What another ref released, before it was inherited, was not released under this one.
+        # What another ref released before it was inherited was not released under this one.
         beside = beside or link.depth <= older.depth or link.is_inheritance
         if link.depth < older.depth:
             break
@@ -245,16 +245,16 @@ def supersedes(read: ReadObject, newer: Tip, older: Tip) -> bool:
 
 
 _REPOSITORY_MODE = 0o160000
-"""A commit of another repository, which nobody expects here."""
+"""A commit of another repository, which does not occur here."""
 
 
 def reach(
     read: ReadObject, roots: Iterable[bytes], seen: set[bytes], *, since: float = math.inf
 ) -> set[bytes]:
-    """Add all that the roots need to `seen`, and give what was not in it; blobs are not read.
+    """Add all objects that the roots need to `seen`, and yield the new ones; blobs are not read.
 
-    What was released `since` then counts as needed. A commit or tree that cannot be read is an
-    error: what hangs on it would be taken for garbage.
+    What was released `since` this time counts as needed. A commit or tree that cannot be read
+    raises an error: what depends on it would be taken for garbage.
     """
     found = {id for id in roots if id not in seen}
     todo = list(found)
@@ -271,7 +271,7 @@ def reach(
 
 
 def needs(kind: bytes, content: bytes, since: float = math.inf) -> Iterable[tuple[bytes, bool]]:
-    """What hangs on an object directly, each with whether it is a blob."""
+    """The objects that an object refers to directly, each with whether it is a blob."""
     if kind == TREE:
         return [
             (id, mode != FOLDER_MODE)

@@ -1,5 +1,5 @@
-"""The folders and settings of the store, which make it a bare repository for plain git, and the
-space it takes."""
+"""The folders and settings of the store, which make it a bare repository for plain git, and its
+disk usage."""
 
 import os
 import secrets
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kedge.snapshot.objects.durable import PRIVATE_FOLDER, make_folder, replace_file
 
-# Snapshots hold whatever people have in their folders, so fsck must not judge names and contents.
+# Snapshots hold arbitrary user files, so fsck must not check names and contents.
 _NOT_JUDGED = (
     "badFilemode", "emptyName", "fullPathname", "gitattributesBlob", "gitattributesLarge",
     "gitattributesLineLength", "gitattributesMissing", "gitattributesSymlink", "gitignoreSymlink",
@@ -33,12 +33,12 @@ _CONFIG = "\n".join(
 _FILES = {"config": _CONFIG.encode(), "HEAD": b"ref: refs/heads/none\n"}
 
 _OLD = 24 * 3600.0
-"""Seconds after which an unfinished file is nobody's any more."""
+"""Seconds after which an unfinished file counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are in a store."""
+    """The paths inside a store."""
 
     root: Path
 
@@ -64,7 +64,8 @@ class Layout:
 
     @property
     def workshops(self) -> Path:
-        """Where git makes packs: beside the others they would be seen before they are whole."""
+        """Where git makes packs: among the others they would be visible before they are
+        complete."""
         return self.root / "workshops"
 
     @property
@@ -89,7 +90,7 @@ class Layout:
 
 
 def prepare(root: Path) -> Layout:
-    """Make the store, or what is missing of it; several processes may do so at once."""
+    """Create the store, or missing parts of it; several processes may do so at once."""
     # Git runs in another folder.
     root = root.absolute()
     layout = Layout(root)
@@ -112,12 +113,12 @@ def remove_leftovers(layout: Layout) -> None:
             if path.stat().st_mtime < before:
                 path.unlink()
         except FileNotFoundError:
-            continue  # another process was quicker
+            continue  # another process was faster
     for folder in layout.workshops.glob("*"):
         try:
             is_old = folder.stat().st_mtime < before
         except FileNotFoundError:
-            continue  # whoever worked there is done
+            continue  # the process that worked there is done
         if is_old:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -136,13 +137,13 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The size of a store in bytes, and who holds what."""
+    """The size of a store in bytes, and what holds the space."""
 
     journals: int
     packs: int
     budget: int
     keeps: Mapping[str, int] = field(default_factory=dict)
-    """By ref, how many snapshots are held; looked at only when over the budget."""
+    """The number of snapshots that each ref holds; computed only if over the budget."""
 
     @property
     def over_budget(self) -> int:
@@ -150,13 +151,13 @@ class Usage:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What keeps the space, most first."""
+        """What holds the space, largest first."""
         most = sorted(self.keeps.items(), key=lambda item: (-item[1], item[0]))
         return tuple(f"{name} holds {count} snapshots" for name, count in most)
 
 
 def size_of(folder: Path) -> int:
-    """The room that the files of a folder take on the disk."""
+    """The disk space that the files of a folder take."""
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:

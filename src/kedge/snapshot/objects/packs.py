@@ -1,4 +1,4 @@
-"""Packs of whole objects with their indexes: written, and read again."""
+"""Packs of whole objects with their indexes: writes and reads them."""
 
 import os
 import struct
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 class Packs:
-    """The objects in one folder of git's; opened when first asked, and again when it changed."""
+    """The objects in one of git's object folders; opened on first use, and again when it
+    changed."""
 
     def __init__(self, objects: Path) -> None:
         self.objects = objects
         self._opened: pygit2.Odb | None = None
 
     def _open(self) -> "pygit2.Odb":
-        # Not with its alternates: what is borrowed must never be taken for our own.
+        # Without its alternates: borrowed objects must never count as our own.
         import pygit2
 
         database = pygit2.Odb()
@@ -40,7 +41,7 @@ class Packs:
         return self._opened
 
     def reopen(self) -> None:
-        """Forget what the folder held; packs may have come and gone."""
+        """Reread the folder; packs may have been added and removed."""
         self._opened = None
 
     def exists(self, id: bytes) -> bool:
@@ -50,7 +51,7 @@ class Packs:
         return self._database().exists(pygit2.Oid(raw=id))
 
     def read(self, id: bytes) -> tuple[bytes, bytes] | None:
-        """Kind and content of an object, if it is here; its content is held against its id."""
+        """Kind and content of an object, if it is here; the content is checked against its id."""
         import pygit2
 
         oid = pygit2.Oid(raw=id)
@@ -73,7 +74,7 @@ class Packs:
 
 
 class BorrowedPacks(Packs):
-    """The objects of a repository of the user's, with those that it borrows itself."""
+    """The objects of a user's repository, including those that it borrows itself."""
 
     def _open(self) -> "pygit2.Odb":
         import pygit2
@@ -81,7 +82,7 @@ class BorrowedPacks(Packs):
         try:
             return pygit2.Odb(str(self.objects))
         except pygit2.GitError:
-            return pygit2.Odb()  # the folder is gone, and all that it lent
+            return pygit2.Odb()  # the folder is gone, with all objects it lent
 
 
 COMPRESSION = 6
@@ -89,7 +90,7 @@ COMPRESSION = 6
 _PACK_HEAD = struct.Struct(">4sII")
 _INDEX_HEAD = b"\xfftOc" + struct.pack(">I", 2)
 _FAR = 1 << 31
-"""From here on an offset needs the index's table of long ones."""
+"""From here on an offset needs the index's table of long offsets."""
 
 
 def write_pack(
@@ -97,9 +98,9 @@ def write_pack(
 ) -> Path:
     """Write `count` objects (id, kind, content) as a pack; it is on the disk when this returns.
 
-    The same objects in the same order make the same file, so doing it again does no harm.
+    The same objects in the same order make the same file, so repeating it does no harm.
     """
-    # Whatever ends in `.idx` is the index of a pack to git.
+    # To git, every file that ends in `.idx` is the index of a pack.
     unfinished = folder / f"tmp_kedge_{unique}_pack"
     try:
         with _private(unfinished) as file:
@@ -190,7 +191,7 @@ def _write_index(file: BinaryIO, entries: list[tuple[bytes, int, int]], checksum
 
 
 def read_ids(path: Path) -> bytes:
-    """The ids in a pack by its index, sorted and joined."""
+    """The ids in a pack from its index, sorted and joined."""
     with path.open("rb") as index:
         ids_at = len(_INDEX_HEAD) + 1024
         index.seek(ids_at - 4)
@@ -199,7 +200,7 @@ def read_ids(path: Path) -> bytes:
 
 
 def read_index(path: Path) -> list[tuple[bytes, int]]:
-    """The ids in a pack, each with the bytes it takes there."""
+    """The ids in a pack, each with its size there in bytes."""
     content = path.read_bytes()
     ids_at = len(_INDEX_HEAD) + 1024
     (count,) = struct.unpack_from(">I", content, ids_at - 4)

@@ -1,4 +1,4 @@
-"""The refs of the store as files, as git has them: one per session, one per journal's own chain."""
+"""The store's refs as files in git's form: one per session, one per journal's own chain."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _ID = re.compile(r"[0-9a-f]{40}")
 
 
 def session_ref(session: str) -> str:
-    """The ref of a session; whatever git or a file system could trip over is written as %XX."""
+    """The ref of a session; characters that git or a file system may not accept become %XX."""
     encoded = _ODD.sub(lambda odd: b"%%%02X" % odd[0][0], session.encode("utf-8", "surrogatepass"))
     if not 0 < len(encoded) <= _LONGEST_NAME:
         raise ValueError(f"no name for a ref: {session[:_LONGEST_NAME]!r}")
@@ -26,7 +26,7 @@ def session_ref(session: str) -> str:
 
 
 def taken_ref(unique: str) -> str:
-    """The ref of the snapshots that one journal kept for no session."""
+    """The ref of the snapshots that one journal kept without a session."""
     return TAKEN + unique
 
 
@@ -38,21 +38,22 @@ class Refs:
         self._lock = layout.refs_lock
 
     def locked(self) -> AbstractContextManager[None]:
-        """Wait until nobody else changes refs, and keep it so.
+        """Wait for the lock on refs and hold it.
 
-        Never with the store's own lock held: who has this one may be waiting for that.
+        Never call it with the store's own lock held: the holder of this one may be waiting for
+        that.
         """
         return only_one(self._lock)
 
     def read(self, name: str) -> bytes | None:
-        """The commit that a ref is at."""
+        """The commit of a ref."""
         try:
             return _commit((self._root / name).read_text())
         except FileNotFoundError:
             return self._packed().get(name)
 
     def all(self) -> dict[str, bytes]:
-        """Every ref of kedge with its commit."""
+        """All of kedge's refs with their commits."""
         found = self._packed()
         for name in self._files():
             commit = self.read(name)
@@ -67,7 +68,7 @@ class Refs:
                     yield group + entry.name
 
     def _packed(self) -> dict[str, bytes]:
-        # We never write this file, but somebody's `git gc` or `git pack-refs` in the store does.
+        # kedge never writes this file, but a user's `git gc` or `git pack-refs` in the store does.
         try:
             lines = (self._root / "packed-refs").read_text().splitlines()
         except FileNotFoundError:
@@ -76,17 +77,17 @@ class Refs:
         return {name: bytes.fromhex(id) for id, name in pairs if name.startswith((SESSION, TAKEN))}
 
     def write(self, name: str, commit: bytes) -> None:
-        """Move a ref; only under the lock. The name until it is whole is one that git ignores."""
+        """Move a ref; only under the lock. Its temporary name is one that git ignores."""
         path = self._root / name
         replace_file(path, commit.hex().encode() + b"\n", beside=f"{path.name}.lock")
 
     def remove(self, name: str) -> None:
-        """Remove a ref; only under the lock. One that somebody packed stays."""
+        """Remove a ref; only under the lock. One that a user's git has packed stays."""
         path: Path = self._root / name
         path.unlink(missing_ok=True)
         sync_folder(path.parent)
 
 
 def _commit(text: str) -> bytes | None:
-    # A crash of the machine cannot leave half a ref, but a person's editor can.
+    # A crash of the machine cannot leave half a ref, but a user's editor can.
     return bytes.fromhex(text.strip()) if _ID.fullmatch(text.strip()) else None

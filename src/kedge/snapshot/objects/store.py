@@ -1,11 +1,11 @@
-"""The private object store of one project: objects and keeps go in, and are there after a crash.
+"""The private object store of one project: holds objects and keeps, and survives crashes.
 
-`put` and `keep` only buffer; `flush` makes all of it durable with one write and one sync, objects
+`put` and `keep` only buffer; `flush` makes everything durable with one write and one sync, objects
 before the refs that name them. A `put` that raises did not take the object. A `flush` that raises
-loses nothing: what was put stays buffered, and the next one tries again.
+loses nothing: what was put stays buffered, and the next flush tries again.
 
-One store belongs to one tree in memory. That tree may go on using, without putting them again, the
-objects of the newest keep that it made here: an open journal always begins with that keep, so a
+One store belongs to one tree in memory. That tree may continue to use, without putting them again,
+the objects of the newest keep that it made here: an open journal always begins with that keep, so a
 collection in any process holds it.
 """
 
@@ -39,9 +39,9 @@ from kedge.snapshot.objects.user_packs import BlobCopy, object_folders
 
 DEFAULT_BUDGET = 10 << 30
 MANY_PACKS = 40
-"""More of them are joined at once."""
+"""A store with more packs than this is collected, which joins them."""
 UNCHANGED_SECONDS = 3600
-"""For so long a keep that would say the same again is not written."""
+"""Seconds during which a keep that would repeat the last one is not written."""
 
 Source = Callable[[bytes], tuple[bytes, bytes] | None]
 
@@ -49,7 +49,7 @@ _stores: "weakref.WeakSet[ObjectStore]" = weakref.WeakSet()
 
 
 class ObjectStore:
-    """Objects by id, and the keeps that hold them; every method may be called by any thread."""
+    """Objects by id, and the keeps that hold them; thread-safe."""
 
     def __init__(
         self, folder: Path, *, budget: int = DEFAULT_BUDGET, clock: Clock | None = None
@@ -88,7 +88,7 @@ class ObjectStore:
         self.close()
 
     def recover(self) -> None:
-        """Take over what dead processes left; it is sealed in the background."""
+        """Take over journals that dead processes left; they are sealed in the background."""
         with self._lock, disk_errors("looking for journals of dead processes"):
             dead = take_over_dead(self.layout.journals, self._own.names())
             damaged = {journal: why for journal in dead if (why := journal.why_damaged())}
@@ -103,18 +103,18 @@ class ObjectStore:
     # Writing
 
     def put(self, kind: bytes, content: Content) -> bytes:
-        """Buffer an object; gives its id."""
+        """Buffer an object; returns its id."""
         id = formats.object_id(kind, content)
         self.put_hashed(kind, id, content)
         return id
 
     def put_hashed(self, kind: bytes, id: bytes, content: Content) -> None:
-        """Buffer an object whose id the caller has just computed."""
+        """Buffer an object whose id the caller has already computed."""
         with self._usable():
             self._own.put(kind, id, content)
 
     def flush(self) -> None:
-        """Return when all that was put and kept is on the disk."""
+        """Make everything durable that was put and kept."""
         with self._usable():
             self._flush()
             self._own.rotate_when_full()
@@ -131,7 +131,7 @@ class ObjectStore:
     # Reading
 
     def read(self, id: bytes) -> tuple[bytes, bytes]:
-        """Kind and content of an object; the content is held against the id."""
+        """Kind and content of an object; the content is checked against the id."""
         with self._usable():
             pass
         return self._read(id)
@@ -141,7 +141,7 @@ class ObjectStore:
         return self._read_from(sources, id)
 
     def _read_from(self, sources: Iterable[Source], id: bytes) -> tuple[bytes, bytes]:
-        if id == EMPTY_TREE:  # git knows it too without having it
+        if id == EMPTY_TREE:  # git knows it even if it does not exist
             return TREE, b""
         damage: SnapshotStoreDamaged | None = None
         for source in sources:
@@ -168,7 +168,7 @@ class ObjectStore:
             return self._foreign.read(id)
 
     def _read_late(self, id: bytes) -> tuple[bytes, bytes] | None:
-        # A journal may have become a pack between looking at packs and looking at journals.
+        # A journal may have become a pack after the packs and before the journals were searched.
         self._packs.reopen()
         found = self._packs.read(id)
         if found is None:
@@ -187,7 +187,7 @@ class ObjectStore:
         base: bytes,
         fields: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Hold a snapshot for a session, or for nobody and a while; gives the commit."""
+        """Hold a snapshot for a session, or without one for a while; returns the commit."""
         held = Held(files=files, notes=notes, base=base, fields=dict(fields or {}))
         with self._usable(), disk_errors("keeping a snapshot"):
             name = self._ref_name(session)
@@ -220,7 +220,7 @@ class ObjectStore:
         self._chains.advance(name, standing, tip)
 
     def _begin(self, journal: OpenJournal) -> None:
-        """Let a new journal hold what our tree in memory goes on using."""
+        """Make a new journal hold the keep that the tree in memory continues to use."""
         last = self._durable
         if last is not None:
             keep, objects = keeps.new_keep(last.held, [], last.seconds)
@@ -237,7 +237,7 @@ class ObjectStore:
             self._put_commit(name, standing, tip, objects)
 
     def inherit(self, origin: str, heir: str) -> None:
-        """Hold for one session too what is held for another now, also after that is released."""
+        """Hold for one session what is held for another now, even after that one is released."""
         name = session_ref(heir)
         with self._usable(), disk_errors("holding what another session holds"):
             tips = self._chains.standing(session_ref(origin))
@@ -250,9 +250,9 @@ class ObjectStore:
             self._put_commit(name, standing, tip, objects)
 
     def release(self, session: str) -> None:
-        """Hold nothing for a session any more; what nobody else holds goes with a collection.
+        """Hold nothing for a session any more; a collection frees what is held by no other.
 
-        A keep that another process makes before it can know of the release may go with it.
+        A keep that another process makes before it knows of the release may be freed with it.
         """
         name = session_ref(session)
         with self._usable(), disk_errors("releasing a session"):
@@ -260,20 +260,20 @@ class ObjectStore:
             if not standing:
                 return
             if self._latest is not None and self._latest_name == name:
-                # Our tree in memory goes on using it.
+                # The tree in memory continues to use it.
                 taken = self._ref_name(None)
                 self._put_keep(taken, self._latest.held, self._chains.standing(taken))
             tip, objects = keeps.new_release(standing, self._now())
             self._put_commit(name, standing, tip, objects)
 
     def head(self, session: str) -> bytes | None:
-        """The newest commit of a session, whoever wrote it: a keep, a release or a merge."""
+        """The newest commit of a session from any process: a keep, a release or a merge."""
         with self._usable(), disk_errors("reading refs"):
             tip = self._chains.newest(session_ref(session))
             return None if tip is None else tip.commit
 
     def chain(self, session: str) -> Iterator[Keep]:
-        """What is held for a session, newest first."""
+        """The keeps of a session, newest first."""
         with self._usable(), disk_errors("reading refs"):
             tips = self._chains.standing(session_ref(session))
         for link in keeps.walk(self.read, tips, lambda _: False):
@@ -281,7 +281,7 @@ class ObjectStore:
                 yield keeps.read_keep(self.read, link)
 
     def find(self, files: bytes) -> Keep | None:
-        """The newest keep of a snapshot of which only the tree is known."""
+        """The newest keep of a snapshot, given only its tree."""
         with self._usable(), disk_errors("reading refs"):
             known = self._chains.known(files)
             names = self._chains.names() if known is None else set()
@@ -297,7 +297,8 @@ class ObjectStore:
     # Objects of others
 
     def copy_from(self, objects_folder: bytes, *, expected: int) -> BlobCopy | None:
-        """A way to copy about so many blobs of a user's object folder; None if there is none."""
+        """A `BlobCopy` for about this many blobs of a user's object folder; None if not
+        possible."""
         git, folders = git_cli.find_git(), object_folders(objects_folder)
         if git is None or not folders:
             return None
@@ -312,14 +313,14 @@ class ObjectStore:
                 raise
 
     def exists(self, id: bytes) -> bool:
-        """Whether the object can be read, be it here or where it was borrowed."""
+        """Whether the object can be read, here or where it was borrowed."""
         if self.has(id):
             return True
         with self._usable(), disk_errors("looking for a borrowed object"):
             return self._borrowed.has(id)
 
     def has(self, id: bytes) -> bool:
-        """Whether the store has the object itself; what is borrowed does not count."""
+        """Whether the store itself has the object; borrowed ones do not count."""
         with self._lock, disk_errors("looking for an object"):
             if self._has_as_known(id):
                 return True
@@ -327,7 +328,7 @@ class ObjectStore:
             return self._foreign.has(id) or self._packs.exists(id)
 
     def _has_as_known(self, id: bytes) -> bool:
-        """As `has`, but of other processes' journals only those that were seen already count."""
+        """As `has`, but only with those journals of other processes that are already known."""
         with self._lock:
             known = id == EMPTY_TREE or self._own.has(id) or self._foreign.has(id)
             return known or self._packs.exists(id)
@@ -338,12 +339,12 @@ class ObjectStore:
             return bool(self._borrowed.left())
 
     def settle_debts(self, deadline: float = math.inf) -> set[bytes]:
-        """Copy all that anything held in the store needs and does not have; gives what is lost.
+        """Copy all borrowed objects that anything held in the store needs; returns the lost ones.
 
-        Raises `SnapshotTimeout` at a time of the monotonic clock; what is copied by then stays so.
+        Raises `SnapshotTimeout` at a time of the monotonic clock; what was copied by then stays.
         """
         with self._usable(), disk_errors("reading refs"):
-            # First who is gone, then what is held: all that they held is seen.
+            # First the dead processes, then what is held: this way everything they held is seen.
             left = self._borrowed.left()
             held = {tip.commit for tips in self._chains.in_journals().values() for tip in tips}
             held.update(self._refs.all().values())
@@ -356,7 +357,7 @@ class ObjectStore:
 
     def _copy_borrowed(self, roots: Iterable[bytes], deadline: float) -> set[bytes]:
         lost = set[bytes]()
-        # They may be very many: packs, journals and lenders are looked up once for all of them.
+        # There may be very many: packs, journals and lenders are opened once for all of them.
         self._packs.reopen()
         with disk_errors("looking at what is borrowed"):
             lenders = [lender.read for lender in self._borrowed.lenders()]
@@ -382,13 +383,14 @@ class ObjectStore:
     # Tidying
 
     def collect(self, *, keep_taken_for: float) -> Collected:
-        """Give back the space of what nothing holds; snapshots of no session last some seconds."""
+        """Free the space of what nothing holds; snapshots without a session last `keep_taken_for`
+        seconds."""
         with disk_errors("collecting"), lock(self.layout) as is_alone:
             if is_alone:
                 collected = self._collect(keep_taken_for)
             else:
                 collected = Collected(skipped="another process is collecting, or copying objects")
-        # An open pack takes its space until it is closed, whoever removed it.
+        # An open pack takes its space until it is closed, even if it was removed.
         self._packs.reopen()
         return collected
 
@@ -422,7 +424,7 @@ class ObjectStore:
         return packs > MANY_PACKS or self._size() > self._budget
 
     def usage(self) -> Usage:
-        """How much room the store takes; if that is over the budget, also what for."""
+        """The disk space of the store; if it is over the budget, also what holds it."""
         with self._usable(), disk_errors("looking at the store's size"):
             usage = Usage(
                 journals=size_of(self.layout.journals),
@@ -440,18 +442,18 @@ class ObjectStore:
     # Ending
 
     def settle(self) -> None:
-        """Wait until what is sealed in the background is sealed, or failed to be."""
+        """Wait until background sealing is done or has failed."""
         with self._lock:
             sealing = self._own.sealing()
         wait(sealing)
 
     def problems(self) -> list[str]:
-        """What went wrong in the background, in words; it is tried again."""
-        # Without the lock: whoever asks must not wait for a disk.
+        """Problems in the background, in words; the work is tried again."""
+        # Without the lock: the caller must not wait for a disk.
         return [*self._damage, *self._own.problems()]
 
     def close(self) -> None:
-        """Flush, seal and let go; raises if that failed, but what was flushed is never lost."""
+        """Flush, seal and close; raises if that failed, but what was flushed is never lost."""
         with self._lock:
             if self._closed:
                 return
@@ -471,7 +473,7 @@ class ObjectStore:
             raise SnapshotError(f"not sealed, and left for the next process: {problems[0]}")
 
     def forget_parent(self) -> None:
-        """In a forked child: leave the parent's journals to it, and write to others."""
+        """In a forked child: leave the parent's journals alone, and write to new ones."""
         self._lock = threading.RLock()
         self._own.forsake(self._lock)
         self._foreign.close()

@@ -1,11 +1,11 @@
-"""Copies blobs out of the packs of a user's repository, checked, while other work goes on.
+"""Copies blobs out of the packs of a user's repository, checked, while other work continues.
 
 The first snapshot of a repository takes blobs from its index instead of reading the files. They are
 in the user's own packs then, where the next command may delete, rewrite or damage them. So git
-copies them into a pack of ours: a file of our own, in which every object was hashed. What cannot be
-copied is for the caller to read from the files: loose objects (to read the file is as quick), what
-is missing, of another size or damaged, and all for which git takes too long, as a hostile
-repository can make it.
+copies them into a pack of the store, in which every object was hashed. The caller reads from the
+files what cannot be copied: loose objects (reading the file is as fast), objects that are missing,
+damaged or of another size, and everything for which git takes too long, which a hostile repository
+can cause.
 """
 
 import os
@@ -30,7 +30,7 @@ SMALLEST_CHUNK, LARGEST_CHUNK = 5_000, 25_000
 CHUNKS = 8
 """Packs per snapshot: git begins early and has little left to do at the end."""
 
-# Far more than was ever measured, and little against reading as many files.
+# Far more than was ever measured, and little compared with reading as many files.
 _PATIENCE = 3.0
 _PATIENCE_PER_BLOB = 0.0002
 _MOST_FOLDERS = 20
@@ -38,7 +38,7 @@ _LONGEST_LIST = 1 << 20
 
 
 def object_folders(objects_folder: bytes) -> list[bytes]:
-    """The object folder and those it names itself; none if they cannot be opened safely."""
+    """The object folder and its alternates; none if they cannot be opened safely."""
     waiting, seen = [objects_folder], dict[bytes, None]()
     while waiting:
         folder = waiting.pop()
@@ -61,7 +61,7 @@ def object_folders(objects_folder: bytes) -> list[bytes]:
 class BlobCopy:
     """Blobs on their way into the store; `add` and `finish` are called by one thread at a time.
 
-    What was copied is safe from collections until `close`; by then something must hold it.
+    Copied blobs are safe from collections until `close`; by then something must hold them.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class BlobCopy:
         return self._workshop / "nothing"
 
     def add(self, blobs: Iterable[bytes], sizes: Iterable[int]) -> None:
-        """Have blobs copied that should have these sizes.
+        """Request copies of blobs with these expected sizes.
 
-        One that is asked for at two sizes is lacking: it cannot stand for both files.
+        A blob that is requested with two sizes is lacking: it cannot stand for both files.
         """
         for blob, size in zip(blobs, sizes, strict=True):
             asked = self._asked.get(blob)
@@ -130,7 +130,8 @@ class BlobCopy:
         self._chunks.append(self._copier.submit(self._copy, chunk))
 
     def finish(self, seconds: float) -> set[bytes]:
-        """Wait for the copying, for so long at most; what is not in the store's own packs then."""
+        """Wait for the copying, up to this many seconds; returns what is not in the store's
+        packs."""
         if self._next:
             self._begin()
         patience = min(seconds, _patience(len(self._asked)))
@@ -139,17 +140,17 @@ class BlobCopy:
             self._stop()
         for chunk in done:
             error = chunk.exception()
-            # What git could not copy the caller reads; and if the disk is full it will notice.
+            # The caller reads what git could not copy; if the disk is full, it will notice.
             if error is not None and not isinstance(error, PackingFailed | OSError):
                 raise error
         return self.lacking()
 
     def lacking(self) -> set[bytes]:
-        """What was asked for and is not in the store's own packs at its size, yet or for good."""
+        """Requested blobs that are not, or not yet, in the store's own packs with their size."""
         return self._asked.keys() - self.copied | self._disputed
 
     def close(self) -> None:
-        """Stop what still runs, and let go of everything."""
+        """Stop what still runs, and release everything."""
         self._stop()
         shutil.rmtree(self._workshop, ignore_errors=True)
         self._pause.end()
@@ -171,7 +172,7 @@ class BlobCopy:
         try:
             self._pack(blobs)
         except BaseException:
-            # If the disk is full, what git left there is in the way of reading the files.
+            # If the disk is full, the leftovers of git would be in the way of reading the files.
             self._empty()
             raise
         self.copied.update(blobs)
@@ -191,7 +192,7 @@ class BlobCopy:
                     left.unlink()
 
     def _own(self, chunk: dict[bytes, int]) -> set[bytes]:
-        """Those that the store has at the sizes they should have: nothing that it has now is
+        """The blobs that the store has with the expected sizes: nothing that it has now is
         collected before `close`."""
         if not self._has_packs:
             return set()
@@ -199,7 +200,7 @@ class BlobCopy:
         return {blob for blob, size in chunk.items() if _has(packs, blob, size)}
 
     def _packed(self, chunk: dict[bytes, int]) -> list[bytes]:
-        """Those that are in the user's packs, at the sizes they should have."""
+        """The blobs that are in the user's packs with the expected sizes."""
         if not chunk:
             return []
         asked = ["cat-file", "--buffer", "--batch-check=%(objecttype) %(objectsize)"]
@@ -214,7 +215,7 @@ class BlobCopy:
         return self._run_on(self._objects, arguments, given)
 
     def _run_alone(self, arguments: list[str], given: bytes) -> bytes:
-        # Beside the user's packs git would compare each object with theirs.
+        # With the user's packs visible, git would compare each object with theirs.
         return self._run_on(self._nothing, arguments, given)
 
     def _run_on(self, objects: Path, arguments: list[str], given: bytes) -> bytes:

@@ -1,1 +1,1 @@
-"""What the user's own repository says; it is only ever read."""
+"""Reads the user's own git repository; never writes to it."""

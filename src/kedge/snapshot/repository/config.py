@@ -1,7 +1,8 @@
-"""What the user's git configuration says that decides which files count, and what their bytes are.
+"""The settings of the user's git configuration that decide which files count and what bytes they
+have.
 
 git itself reads the configuration, with all its files, includes and conditions; nothing that is
-configured is carried out.
+configured is executed.
 """
 
 import os
@@ -15,7 +16,7 @@ from kedge.snapshot.repository.git_cli import ask_git, with_configuration
 from kedge.snapshot.repository.signatures import Signature, is_settled, signature
 
 _GIT_PATIENCE = 5.0
-# More than anybody has; whoever writes a million includes must not make every look slow.
+# More than any real configuration has; a hostile one with a million must not slow down each check.
 _MOST_ORIGINS = 250
 _NO_REPOSITORY = os.fsencode(os.devnull)
 _SYSTEM_FOLDER = b"/etc"
@@ -23,18 +24,19 @@ _SYSTEM_FOLDER = b"/etc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitConfig:
-    """The settings that matter for snapshots, and how to tell that they may have changed."""
+    """The settings that matter for snapshots, and the means to notice when they may have
+    changed."""
 
     excludes_file: bytes | None = None
-    """The user's own ignore rules; it need not exist, nor be a file."""
+    """The user's own ignore rules; the path need not exist, nor be a file."""
     attributes_file: bytes | None = None
     system_attributes_file: bytes = _SYSTEM_FOLDER + b"/gitattributes"
     converts: bool = True
-    """Whether git may make other bytes of a file, and as many, whatever the attributes say."""
+    """Whether git may convert a file to other bytes of the same length, despite its attributes."""
     ignore_case: bool = False
     object_format: str = "sha1"
     origins: tuple[tuple[bytes, Signature | None], ...] = ()
-    """The files that were read, or would be if they existed, as they were."""
+    """The files that were read, or would be if they existed, with their signatures."""
     settled: bool = False
     """Whether any later change of an origin shows in its signature."""
 
@@ -53,13 +55,13 @@ class _Setting:
     origin: bytes | None
     key: bytes
     value: bytes | None
-    """None for a key without `=`, which git takes for true."""
+    """None for a key without `=`, which git treats as true."""
 
 
 def read_config(repository: Repository | None) -> GitConfig:
-    """The configuration as git sees it in this repository, or in a folder that is in none."""
+    """The configuration as git sees it in this repository, or outside of any repository."""
     started = time.time_ns()
-    # Before git reads them: what changes meanwhile differs from this afterwards.
+    # Before git reads them: a change meanwhile then differs from this.
     known = _signatures(_usual_files(repository))
     listed = _ask(repository, "--list", "--show-origin", "--show-scope", "--includes")
     settings = list(_parse(listed)) if listed is not None else []
@@ -71,8 +73,8 @@ def read_config(repository: Repository | None) -> GitConfig:
         excludes_file=_path(repository, last.get(b"core.excludesfile"), b"ignore"),
         attributes_file=_path(repository, last.get(b"core.attributesfile"), b"attributes"),
         system_attributes_file=_system_folder(settings) + b"/gitattributes",
-        # Attributes out of a tree are not read here. Line ends (`core.autocrlf`, `core.eol`) are
-        # no concern: see `kedge.snapshot.ignore.attributes`.
+        # Attributes from a tree are not read here. Line ends (`core.autocrlf`, `core.eol`) do not
+        # matter: see `kedge.snapshot.ignore.attributes`.
         converts=not understood or b"attr.tree" in last,
         ignore_case=_is_true(last.get(b"core.ignorecase")),
         object_format=_object_format(last.get(b"extensions.objectformat")),
@@ -85,7 +87,7 @@ def _ask(repository: Repository | None, *words: str) -> bytes | None:
     git_folder = repository.git_folder if repository else _NO_REPOSITORY
     return ask_git(
         git_folder,
-        # Wherever the repository says its worktree is, git must not go there.
+        # git must not go to the worktree that the repository names.
         "--work-tree=/",
         "config",
         "-z",
@@ -110,7 +112,7 @@ def _parse(listed: bytes) -> Iterator[_Setting]:
 
 
 def _is_heard(settings: Iterable[_Setting]) -> bool:
-    # A repository that this git does not understand is passed over without a word.
+    # git silently ignores a repository that it does not understand.
     return any(setting.scope == b"local" for setting in settings)
 
 
@@ -139,7 +141,7 @@ def _named_files(repository: Repository | None, settings: Iterable[_Setting]) ->
         yield setting.origin
         if not setting.key.startswith((b"include.", b"includeif.")):
             continue
-        # Also what is not included now: the file may appear, or the condition come true.
+        # Also files that are not included now: they may appear, or the condition become true.
         if setting.value:
             expanded = os.path.expanduser(setting.value)
             yield os.path.join(os.path.dirname(setting.origin), expanded)
@@ -158,7 +160,7 @@ def _personal(name: bytes) -> bytes | None:
 def _path(repository: Repository | None, setting: _Setting | None, usual: bytes) -> bytes | None:
     if setting is None:
         return _personal(usual)
-    # git knows best what `~`, `~user` and `%(prefix)` stand for.
+    # git knows best what `~`, `~user` and `%(prefix)` mean.
     named = _ask(repository, "--type=path", "--get", os.fsdecode(setting.key))
     if not named or named == b"\0":
         return None

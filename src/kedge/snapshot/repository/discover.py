@@ -15,14 +15,14 @@ _GITDIR = b"gitdir: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """Where the parts of a repository are; any of them may be missing, or unreadable."""
+    """The paths of a repository's parts; any of them may be missing or unreadable."""
 
     root: bytes
     """The worktree."""
     git_folder: bytes
-    """What belongs to this worktree alone: HEAD, the index."""
+    """The files of this worktree only: HEAD, the index."""
     common_folder: bytes
-    """What linked worktrees share; for the main one the git folder itself."""
+    """The files that linked worktrees share; for the main worktree the git folder itself."""
 
     @property
     def objects_folder(self) -> bytes:
@@ -42,17 +42,17 @@ class Repository:
 
 
 def find_repository(folder: str | bytes | os.PathLike[str]) -> Repository | None:
-    """The repository of which this very folder is the worktree; None if it is none's.
+    """The repository whose worktree is exactly this folder; None if there is none.
 
-    git wants more of a repository than a HEAD. A damaged one is still this folder's: the
-    repository of a folder above it must not take over.
+    git requires more of a repository than a HEAD. A damaged repository still counts here: the
+    repository of a parent folder must not take over.
     """
     named = os.fsencode(folder)
     root = named if os.path.isabs(named) else os.path.join(os.getcwdb(), named)
     try:
         git_folder = _git_folder(root, os.path.join(root, b".git"))
     except (OSError, ValueError):
-        # Nothing there, a loop of links, a name that no file system can hold.
+        # Nothing there, a loop of links, or a name that no file system can hold.
         return None
     if git_folder is None:
         return None
@@ -65,9 +65,9 @@ def _git_folder(root: bytes, entry: bytes) -> bytes | None:
     try:
         found = read_regular(entry, _LONGEST_NAME)
     except PermissionError:
-        # There is one, though nobody can say where.
+        # There is one, though it is unknown where.
         return entry
-    # A linked worktree or a submodule names its folder in a file.
+    # A linked worktree or a submodule has a file that names its folder.
     if found is None or not found[0].startswith(_GITDIR):
         return None
     named = os.path.join(root, found[0].removeprefix(_GITDIR).rstrip(b"\r\n"))
@@ -83,12 +83,12 @@ def _has_head(git_folder: bytes) -> bool:
             return True
         return stat.S_ISREG(os.stat(head).st_mode)
     except PermissionError:
-        # Closed to us; that git cannot read it either shows when something is asked of it.
+        # Not readable for us; that git cannot read it either shows when it is asked.
         return True
 
 
 def common_folder(git_folder: bytes) -> bytes:
-    """What a git folder shares with other worktrees of its repository; if it does not, itself."""
+    """The folder that a git folder shares with other worktrees of its repository; else itself."""
     named = read_small(git_folder + b"/commondir", _LONGEST_NAME)
     if named is None or b"\0" in named:
         return git_folder

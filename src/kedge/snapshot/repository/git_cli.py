@@ -1,7 +1,6 @@
-"""Asks git about a repository without letting the repository, or the caller's environment, have a
-say.
+"""Runs git on a repository without any influence from the repository or the caller's environment.
 
-Only commands that read are asked for here; hooks, pagers, fetches and prompts never run.
+Only for commands that read; hooks, pagers, fetches and prompts never run.
 """
 
 import asyncio
@@ -27,20 +26,20 @@ _LARGEST_CONFIG = 1024 * 1024
 _REFS = (b"HEAD", b"packed-refs")
 _CONFIGS = (b"config", b"config.worktree")
 LIMITS = ChildLimits(memory=2048 * MIB, cpu=60)
-"""What git may take; it holds whole files in memory, but maps the index and the packs."""
+"""Limits for git; it holds whole files in memory, but maps the index and the packs."""
 _WHOSE_CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 
-# Of their own: a repository can make git wait, and only those who ask about it wait with it.
+# Separate threads: a repository can make git hang, and only its own callers wait with it.
 THREADS = 8
 _ASKING = ThreadPoolExecutor(THREADS, thread_name_prefix="kedge-git")
 
 
 class Stopped(Exception):
-    """Whoever asked has left; raised in the thread that still works for them."""
+    """The caller has left; raised in the thread that still works for it."""
 
 
 class _Inquiry:
-    """One piece of work that asks git, which another thread may stop."""
+    """Work that runs git, and that another thread may stop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,25 +48,25 @@ class _Inquiry:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nobody waits for what is found out."""
+        """Whether the caller no longer waits for the result."""
         return self._is_stopped
 
     def begin(self, asked: subprocess.Popen[bytes]) -> None:
-        """Tell of a git that was started; the one before has ended."""
+        """Register a git process that was started; the one before has ended."""
         with self._lock:
             self._asked = asked
             if self._is_stopped:
                 asked.kill()
 
     def stop(self) -> None:
-        """End the git that runs, and every later one at once."""
+        """End the running git, and every later one immediately."""
         with self._lock:
             self._is_stopped = True
             if self._asked is not None:
                 self._asked.kill()
 
     def run(self, work: Callable[[], Answer]) -> Answer:
-        """Work in this thread."""
+        """Run the work in this thread."""
         _current.inquiry = self
         try:
             return work()
@@ -83,7 +82,7 @@ _current = _Current()
 
 
 async def aside(work: Callable[[], Answer]) -> Answer:
-    """What work answers that asks git, done beside the event loop.
+    """Run work that asks git in a thread, beside the event loop.
 
     When the caller is cancelled, git is killed, and the work has ended before this returns.
     """
@@ -100,31 +99,30 @@ async def aside(work: Callable[[], Answer]) -> Answer:
 
 
 async def _over(working: asyncio.Future[Answer]) -> None:
-    """Wait until work has ended in any way, however often the caller is cancelled meanwhile."""
+    """Wait until the work has ended in any way, however often the caller is cancelled."""
     while not working.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait({working})
     if not working.cancelled():
-        # Looked at, so that nobody is told that it was not.
+        # Retrieved, so that asyncio does not warn that it never was.
         working.exception()
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What git said, also if it did not come to its end."""
+    """Git's output, even if git did not finish."""
 
     said: bytes
     status: int | None
-    """What it ended with; None if it did not begin, was ended for want of time, or said more than
-    was listened to."""
+    """Its exit status; None if it did not start, ran out of time, or wrote more than the limit."""
     is_late: bool = False
-    """Whether the time was used up."""
+    """Whether the time ran out."""
 
 
 def ask_git(
     git_folder: bytes, *arguments: str, environment: Mapping[str, str], patience: float
 ) -> bytes | None:
-    """What git says of a repository, or None if it cannot tell, or not in time."""
+    """Git's output about a repository, or None if it fails or takes too long."""
     deadline = time.monotonic() + patience
     heard = hear_git(
         git_folder,
@@ -144,17 +142,17 @@ def hear_git(
     most: int,
     stdin: int = subprocess.DEVNULL,
 ) -> Heard:
-    """As much as git says of a repository until the deadline, up to `most` bytes.
+    """Git's output about a repository until the deadline, up to `most` bytes.
 
     `deadline` is a time of the monotonic clock; `stdin` a descriptor of a file that git reads.
-    Raises `Stopped` in work that was done aside, for a caller that has left.
+    Raises `Stopped` in work that was run by `aside`, for a caller that has left.
     """
     if not _is_readable(git_folder):
         return Heard(b"", None)
     try:
         asked = subprocess.Popen(
             [b"git", b"--no-pager", b"--git-dir=" + git_folder, *map(os.fsencode, arguments)],
-            # A folder that stays, and that names no repository when git_folder is none.
+            # A folder that always exists, and is in no repository if git_folder names none.
             cwd="/",
             env=environment,
             stdin=stdin,
@@ -177,7 +175,7 @@ def hear_git(
 
 
 def _is_readable(git_folder: bytes) -> bool:
-    """Whether git can begin: it would wait for whoever writes into a pipe that it finds there."""
+    """Whether git can start: a pipe at one of these paths would block it."""
     return all(
         may_be_opened(folder + b"/" + name, limit)
         for folder in {git_folder, common_folder(git_folder)}
@@ -187,24 +185,24 @@ def _is_readable(git_folder: bytes) -> bool:
 
 
 def without_configuration() -> dict[str, str]:
-    """An environment in which neither the caller's settings nor the user's count."""
+    """An environment in which neither the caller's nor the user's settings apply."""
     return _bare_environment() | {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
 
 
 def with_configuration() -> dict[str, str]:
-    """An environment in which the user's and the machine's configuration count, and no more.
+    """An environment in which only the user's and the machine's configuration apply.
 
-    The variables that say which files these are belong to them.
+    That includes the variables that name these files.
     """
     named = {name: os.environ[name] for name in _WHOSE_CONFIGURATION if name in os.environ}
     return _bare_environment() | named
 
 
 def _bare_environment() -> dict[str, str]:
-    # What the caller set for git, and what the repository configures, must not matter.
+    # Variables that the caller set for git, and the repository's settings, must have no effect.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     return kept | {
-        # A repository that lacks objects must not make git run what its configuration says.
+        # A repository that lacks objects must not make git execute its configuration.
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
         "GIT_NO_REPLACE_OBJECTS": "1",

@@ -1,7 +1,7 @@
-"""Reads where HEAD stands, from the repository's files alone; quick enough for every snapshot.
+"""Reads HEAD from the repository's files alone; fast enough for every snapshot.
 
-Repositories that keep their refs in another form are asked about through git, and only when that
-form changed.
+A repository that stores its refs in another form is read through git, and only when that form
+changed.
 """
 
 import os
@@ -33,7 +33,7 @@ _COMMIT = re.compile(rb"([0-9a-f]{64}|[0-9a-f]{40})(?:\s|\Z)")
 
 
 def read_head(repository: Repository) -> Head:
-    """The branch and the commit of HEAD, as far as they can be told."""
+    """The branch and the commit of HEAD, as far as they are known."""
     name = b"HEAD"
     for _ in range(_MOST_HOPS):
         text = _loose(repository, name)
@@ -67,19 +67,19 @@ def _loose(repository: Repository, name: bytes) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _read_once(path: bytes, seen: Signature) -> bytes | None:
-    # What raises is not remembered: the next look may be luckier.
+    # An error is not cached: the next attempt may succeed.
     found = read_regular(path, _LONGEST_REF)
     return found[0] if found else None
 
 
 def _linked(path: bytes) -> bytes | None:
-    # A link to another ref is how git once wrote what is now `ref: `; any other it follows.
+    # A link to another ref is git's old form of `ref: `; git follows any other link.
     named = os.readlink(path)
     return b"ref: " + named if named.startswith(b"refs/") else read_small(path, _LONGEST_REF)
 
 
 def _shown(name: bytes) -> str | None:
-    # A name that is not UTF-8 must not stop the record that holds it from being stored or sent.
+    # A name that is not UTF-8 must not keep its record from being stored or sent.
     return None if name == b"HEAD" else name.decode("utf-8", "backslashreplace")
 
 
@@ -99,7 +99,7 @@ def _search_once(path: bytes, seen: Signature, name: bytes) -> str | None:
 
 
 def _search(path: bytes, name: bytes) -> str | None:
-    # Read, not mapped: a mapping of a file that somebody cuts short ends the process.
+    # Read, not mapped: if another program truncates a mapped file, the process dies.
     content = read_small(path, _LONGEST_PACKED)
     if content is None:
         return None

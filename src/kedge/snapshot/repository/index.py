@@ -1,10 +1,10 @@
-"""The index of the user's repository: which paths git tracks, and what it knew of the files.
+"""The index of the user's repository: the tracked paths, and the stat data git stored for them.
 
-It is read whole and only once; the entries stay where they are in it and are taken apart one by
-one, when they are asked for. The index is never written.
+It is read whole and only once; entries stay in the bytes and are decoded one by one, when they are
+needed. The index is never written.
 
-Trusts no number in it: whatever a damaged or hostile index says ends in `DamagedIndex`, within time
-and memory that its size bounds.
+Numbers in it are not trusted: a damaged or hostile index ends in `DamagedIndex`, within time and
+memory that its size bounds.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from kedge.snapshot.repository.signatures import Signature, read_regular, signat
 Entry = tuple[int, int, int, int, int, int, int, int, int, int, bytes, int]
 """ctime and mtime, each with its nanoseconds, device, inode, mode, owner, group, size, id, flags.
 
-All as `lstat` gave them, cut to 32 bits. The extended flags are the upper 16 bits of the flags.
+All as from `lstat`, cut to 32 bits. The extended flags are the upper 16 bits of the flags.
 """
 
 _HEADER = Struct(">4sII")
@@ -29,17 +29,17 @@ _LAYOUTS = {20: Struct(">10I20sH"), 32: Struct(">10I32sH")}
 _HASHES = {20: hashlib.sha1, 32: hashlib.sha256}
 _EXTENDED = 0x4000
 _UNDERSTOOD = (b"link", b"sdir")
-# Much more than any file system takes in one name and any repository has in all its folders.
+# Far more than any file system allows in a name and any repository has in all its folders.
 _LONGEST_PATH = 16 * 1024
 _MOST_FOLDER_BYTES = 64 * 1024 * 1024
 
 
 class DamagedIndex(Exception):
-    """The index is not one that git wrote, or needs what is not understood here."""
+    """The index was not written by git, or needs something that is not supported here."""
 
 
 class Folders(dict[bytes, dict[bytes, int]]):
-    """Tracked names by folder; each folder comes with all those above it."""
+    """Tracked names by folder; a folder is always entered together with its parents."""
 
     __slots__ = ("_room",)
 
@@ -70,7 +70,7 @@ class Folders(dict[bytes, dict[bytes, int]]):
 
 @dataclass(slots=True, kw_only=True)
 class Parsed:
-    """An index taken apart as far as every use of it needs."""
+    """A parsed index, as far as every use of it needs."""
 
     content: bytes
     hash_length: int
@@ -90,7 +90,7 @@ def parse_index(content: bytes, hash_length: int) -> Parsed:
 
 
 def entry_at(parsed: Parsed, place: int) -> Entry:
-    """The entry that begins at a place that `folders` gave."""
+    """The entry at a position from `folders`."""
     entry: Entry = _LAYOUTS[parsed.hash_length].unpack_from(parsed.content, place)
     if not entry[11] & _EXTENDED:
         return entry
@@ -206,7 +206,7 @@ def _note_extension(parsed: Parsed, name: bytes, start: int) -> None:
         base = parsed.content[start : start + parsed.hash_length]
         parsed.base = base if any(base) else None
     elif not name[:1].isupper():
-        # What begins with a capital letter may be passed over.
+        # An extension whose name begins with a capital letter may be ignored.
         raise DamagedIndex(f"the index needs an extension {name!r} that is not known here")
 
 
@@ -218,27 +218,27 @@ _NOT_HERE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitIndex:
-    """What git tracks, by folder, as the scan of a worktree asks for it."""
+    """The tracked files by folder, as the scan of a worktree needs them."""
 
     folders: Mapping[bytes, Mapping[bytes, int]]
-    """The tracked names in each folder with the places of their entries.
+    """The tracked names in each folder with the positions of their entries.
 
-    A folder is here if anything is tracked in it or below it. A submodule is a name in its folder.
+    It has every folder with tracked files in it or below it. A submodule is a name in its folder.
     """
     usable_for_seeding: bool
     """Whether the entries may stand for files at all: SHA-1, and neither split nor sparse."""
     modified: int
     """When the index was written, in nanoseconds; files that are not older may have changed."""
     signature: Signature
-    """What the index file was when it was read."""
+    """The signature of the index file when it was read."""
     _parsed: Parsed = field(repr=False)
 
     def names_in(self, folder: bytes) -> Mapping[bytes, int]:
-        """The tracked names directly in a folder, with the places of their entries."""
+        """The tracked names directly in a folder, with the positions of their entries."""
         return self.folders.get(folder, {})
 
     def entry(self, place: int) -> Entry:
-        """What git knew of one file; only where the entries are usable for seeding."""
+        """Git's entry for one file; only if the entries are usable for seeding."""
         if place < 0:
             raise InvariantBroken("an entry of a shared index was asked for")
         return entry_at(self._parsed, place)
@@ -249,7 +249,7 @@ class GitIndex:
         return name in self.names_in(folder)
 
     def tracks_below(self, folder: bytes) -> bool:
-        """Whether anything is tracked in a folder or further down."""
+        """Whether anything in a folder, at any depth, is tracked."""
         return folder in self.folders
 
     def paths(self) -> Iterator[bytes]:
@@ -261,10 +261,10 @@ class GitIndex:
 
 
 def read_index(path: bytes, hash_length: int) -> GitIndex | None:
-    """The index at a path; None if there is none. Raises `DamagedIndex` if it makes no sense.
+    """The index at a path; None if there is none. Raises `DamagedIndex` if it is invalid.
 
-    Of a split index the names in both halves are given. Those that were deleted since it was split
-    are among them: to take an untracked file for tracked only means to cover it.
+    For a split index the names of both halves are returned. These include names deleted since it
+    was split: an untracked file that counts as tracked is merely covered.
     """
     found = _parse_file(path, hash_length)
     if found is None:
@@ -284,7 +284,7 @@ def read_index(path: bytes, hash_length: int) -> GitIndex | None:
 
 def _parse_file(path: bytes, hash_length: int) -> tuple[Parsed, os.stat_result] | None:
     try:
-        # Read, not mapped: a mapping of a file that somebody cuts short ends the process.
+        # Read, not mapped: if another program truncates a mapped file, the process dies.
         found = read_regular(path, _LONGEST_INDEX)
     except (FileNotFoundError, NotADirectoryError):
         return None

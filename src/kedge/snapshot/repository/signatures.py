@@ -1,7 +1,7 @@
-"""Reads small files of the user's repository, and tells whether they are still the same.
+"""Reads small files of the user's repository, and detects when they change.
 
-Whatever stands at a path may be read: a pipe, a device, a loop of links or a file of gigabytes ends
-in an answer, never in waiting for one.
+Any path is safe to read: a pipe, a device, a loop of links or a huge file gives a result without
+blocking.
 """
 
 import os
@@ -11,11 +11,11 @@ import time
 from kedge.domain.safe_read import NotRegular, read_up_to, regular_file
 
 Signature = tuple[int, int, int, int, int]
-"""What `stat` says of a file; another file or another content has another one."""
+"""Stat data of a file; another file or another content has a different signature."""
 
 LARGEST_RULES = 1024 * 1024
-"""Files of ignore rules and attributes are read up to this size. git reads up to 100 MiB, but what
-people write is shorter, and every folder may have one."""
+"""Ignore and attributes files are read up to this size. git reads up to 100 MiB, but real files are
+shorter, and every folder may have one."""
 
 _FINE_TICK = 20_000_000
 _COARSE_TICK = 2_000_000_000
@@ -23,7 +23,7 @@ _SECOND = 1_000_000_000
 
 
 def read_small(path: bytes, limit: int) -> bytes | None:
-    """What a regular file of at most `limit` bytes holds; None if there is no such file."""
+    """The content of a regular file of at most `limit` bytes; None if there is no such file."""
     try:
         found = read_regular(path, limit)
     except OSError:
@@ -32,9 +32,9 @@ def read_small(path: bytes, limit: int) -> bytes | None:
 
 
 def read_regular(path: bytes, limit: int) -> tuple[bytes, os.stat_result] | None:
-    """What a regular file holds, with its stat data; None if it is none, or over the limit.
+    """The content of a regular file, with its stat data; None if it is not one, or over the limit.
 
-    Links are followed, as git follows them. Raises what the file system says of a missing file.
+    Links are followed, as git does. Raises the file system's error for a missing file.
     """
     if b"\0" in path:
         return None
@@ -49,8 +49,8 @@ def read_regular(path: bytes, limit: int) -> tuple[bytes, os.stat_result] | None
 
 
 def may_be_opened(path: bytes, limit: int | None = None) -> bool:
-    """Whether another program can read what is at a path: a regular file, perhaps of a limited
-    size, or nothing."""
+    """Whether another program can safely read a path: a regular file, optionally of a limited size,
+    or nothing."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -59,7 +59,8 @@ def may_be_opened(path: bytes, limit: int | None = None) -> bool:
 
 
 def signature(path: bytes) -> Signature | None:
-    """What tells this file from any other and from itself once changed; None if it is not there."""
+    """A value that differs for any other file, and for this one once changed; None if it is
+    missing."""
     try:
         return signature_of(os.stat(path))
     except (OSError, ValueError):
@@ -73,11 +74,11 @@ def signature_of(found: os.stat_result) -> Signature:
 def is_settled(seen: Signature | None, when: int) -> bool:
     """Whether every change after `when` gives another signature.
 
-    Not if the file had changed within the clock tick before: a second change shows no other time.
+    Not if the file had changed within the clock tick before: a second change shows the same time.
     """
     if seen is None:
         return True
     changed = seen[-1]
     tick = _FINE_TICK if changed % _SECOND else _COARSE_TICK
-    # A time to come is from before the clock was set back; a change has another.
+    # A time in the future is from before the clock was set back; a change has another.
     return changed + tick < when or changed > time.time_ns() + tick

@@ -1,1 +1,1 @@
-"""The worktree in memory, and the ways to know what changed in it."""
+"""The in-memory state of a worktree, and the ways to detect changes."""

@@ -1,6 +1,6 @@
 """The covered files of the in-memory tree: reads, keeps and drops single names.
 
-Content is only ever read through descriptors that were opened without following a symlink.
+Content is read only through descriptors that were opened without following a symlink.
 """
 
 import os
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from kedge.domain.errors import SnapshotRefused, SnapshotTimeout
 from kedge.snapshot.files.reader import Content, ReadFailure, Stamp, read_file
 from kedge.snapshot.values import Reason
-from kedge.snapshot.worktree.entries import File, FolderEntry
+from kedge.snapshot.worktree.entries import File, FolderEntry, doubted
 
 Place = tuple[FolderEntry, bytes]
 """A name in a folder."""
+
+_MOST_LEFT = 100_000
+"""How many files that went from their paths are remembered."""
 
 REASONS = {
     ReadFailure.FOLDER: Reason.UNSTABLE,
@@ -28,16 +31,16 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
-    """How much of a worktree is looked at."""
+    """Limits for the files of a worktree."""
 
     file_size: int
     files: int
     window_ns: int
-    """How long a file must have rested for its stat data to be trusted."""
+    """How long a file must have been unchanged for its stat data to be trusted."""
 
 
 class Keeper:
-    """Reads files into the object store and remembers at which stat data."""
+    """Reads files into the object store and records their stat data."""
 
     def __init__(self, put: Callable[[bytes], bytes], limits: FileLimits) -> None:
         self._put = put
@@ -46,17 +49,22 @@ class Keeper:
         self.reads = 0
         self.deadline = float("inf")
         """When to give up, on the monotonic clock."""
+        self.now = 0
+        """When this refresh began, on the same clock; 0 while everything is looked at first."""
+        self.left: dict[int, int] = {}
+        """Of files that went from their paths, by inode, when they had changed last: one of them
+        that turns up elsewhere was moved there."""
         self.again: set[Place] = set()
-        """What has to be looked at next time, whether or not a change is noticed."""
+        """Names to examine again next time, even if no change is noticed."""
         self.linked: set[Place] = set()
-        """Files with several names: a write through one is not noticed at the others."""
+        """Files with several names: a write through one name is not noticed at the others."""
         self.new_links: set[int] = set()
-        """Inodes that have got several names; the others may be known under a single one."""
+        """Inodes that have got several names; the other names may be recorded as single."""
         self.unstable: set[Place] = set()
         self.pool: dict[Stamp, bytes] = {}
         """Blobs of files whose folder was dropped: it may have been moved."""
         self.changes: list[Place] | None = None
-        """Where something other than expected was found, while somebody wants to know."""
+        """Collects unexpected states while a verification runs; else None."""
 
     def read(self, folder: FolderEntry, fd: int, name: bytes) -> None:
         """Read a name that is to be covered."""
@@ -64,8 +72,8 @@ class Keeper:
         self.reads += 1
         found = read_file(fd, name, self.limits.file_size, window_ns=self.limits.window_ns)
         if isinstance(found, Content):
-            stamp = None if found.racy else found.stamp
-            self.keep(folder, name, File(self._put(found.data), found.mode, stamp))
+            stamp = doubted(found.stamp) if found.racy else found.stamp
+            self.keep(folder, name, File(self._put(found.data), found.mode, stamp, self.now))
             self.note_links(folder, name, found.links, found.stamp[4])
             if found.racy:
                 self.again.add((folder, name))
@@ -77,11 +85,11 @@ class Keeper:
                 self._stamp(folder, fd, name)
 
     def _stamp(self, folder: FolderEntry, fd: int, name: bytes) -> None:
-        """Note the stat data of a file that is too large, so that a change of it can be told."""
+        """Record the stat data of a file that is too large, to notice when it changes."""
         try:
             status = os.lstat(name, dir_fd=fd)
         except FileNotFoundError:
-            return  # the next look finds it gone
+            return  # the next refresh finds it gone
         stamp = b"%d %d %d" % (status.st_size, status.st_ctime_ns, status.st_ino)
         if folder.large.get(name) != stamp:
             folder.large[name] = stamp
@@ -93,17 +101,17 @@ class Keeper:
         if reason is Reason.UNSTABLE:
             self.unstable.add((folder, name))
             if file := folder.files.get(name):
-                file.stamp = None
+                file.doubt()
                 return
         self.uncover(folder, name, reason)
 
     def keep_all(self, folder: FolderEntry, files: dict[bytes, File]) -> None:
-        """The names hold these files."""
+        """Record that the names hold these files."""
         if folder.files or folder.uncovered:
             for name, file in files.items():
                 self.keep(folder, name, file)
         elif files:
-            # Most of all files are met in a folder that is new.
+            # Most files are found in a folder that is new.
             folder.files = files
             self._count(len(files))
             folder.touch()
@@ -116,24 +124,28 @@ class Keeper:
             raise TooManyFiles(self.limits.files)
 
     def keep(self, folder: FolderEntry, name: bytes, file: File) -> None:
-        """The name holds this file."""
+        """Record that the name holds this file."""
         before = folder.files.get(name)
         if before is None:
             self._count(1)
+        elif before.stamp[4] == file.stamp[4]:
+            file.came = before.came
+        else:
+            self.note_left(before)
         folder.files[name] = file
         if folder.uncovered.pop(name, None) is not None or not _is_same(before, file):
             self.note_change(folder, name)
 
     def uncover(self, folder: FolderEntry, name: bytes, reason: Reason) -> None:
-        """The name is there and not looked at."""
+        """Record that the name exists but is not covered."""
         self.drop_file(folder, name)
         if folder.uncovered.get(name) is not reason:
             folder.uncovered[name] = reason
             self.note_change(folder, name)
 
     def drop(self, folder: FolderEntry, name: bytes) -> None:
-        """There is neither a file nor anything uncovered at the name."""
-        # A folder further up may only have been away for a moment, which leaves no trace here.
+        """Record that the name holds neither a file nor anything uncovered."""
+        # A parent may only have been away for a moment, which leaves no trace here.
         folder.signature = None
         self.drop_file(folder, name)
         if folder.uncovered.pop(name, None) is not None:
@@ -141,9 +153,18 @@ class Keeper:
 
     def drop_file(self, folder: FolderEntry, name: bytes) -> None:
         """There is no covered file at the name."""
-        if folder.files.pop(name, None) is not None:
+        if (file := folder.files.pop(name, None)) is not None:
             self.count -= 1
+            self.note_left(file)
             self.note_change(folder, name)
+
+    def note_left(self, file: File) -> None:
+        """A file is not at its path any more, whether it is gone or moved."""
+        if len(self.left) >= _MOST_LEFT:
+            # Whose origin is forgotten is taken for moved in: at worst too much is left alone.
+            for inode in list(self.left)[: _MOST_LEFT // 2]:
+                del self.left[inode]
+        self.left[file.stamp[4]] = file.stamp[3]
 
     def note_change(self, folder: FolderEntry, name: bytes) -> None:
         folder.touch()
@@ -151,7 +172,7 @@ class Keeper:
             self.changes.append((folder, name))
 
     def note_links(self, folder: FolderEntry, name: bytes, links: int, inode: int) -> None:
-        """Remember whether a file has other names, in the worktree or elsewhere."""
+        """Record whether a file has other names, in the worktree or elsewhere."""
         if links == 1:
             self.linked.discard((folder, name))
         elif (folder, name) not in self.linked:
@@ -164,7 +185,7 @@ class Keeper:
 
 
 class TooManyFiles(SnapshotRefused):
-    """The worktree holds more files than kedge takes snapshots of."""
+    """The worktree has more files than the limit for snapshots."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -178,7 +199,7 @@ def _is_same(one: File | None, other: File) -> bool:
 
 
 def git_mode(mode: int) -> int:
-    """How a git tree writes the mode of a covered file."""
+    """The mode of a covered file in a git tree."""
     if stat.S_ISLNK(mode):
         return 0o120000
     return 0o100755 if mode & stat.S_IXUSR else 0o100644

@@ -1,6 +1,6 @@
-"""Which way of knowing fits the file system that holds a worktree.
+"""Decides by the file system of a worktree how changes can be detected.
 
-inotify is only believed where every change goes through this machine's kernel.
+inotify is trusted only if every change goes through this machine's kernel.
 """
 
 import os
@@ -12,15 +12,15 @@ from kedge.snapshot.files.reader import RACY_WINDOW_NS
 
 _WATCHABLE = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "ramfs", "tmpfs", "xfs", "zfs"}
 _FINE_CLOCKS = _WATCHABLE | {"apfs", "overlay"}
-# Layers below an overlay may change unseen; who looks at one folder of it sees what is done there.
+# The lower layers of an overlay may change unseen, but inotify reports changes made in a folder.
 _TELLING = _WATCHABLE | {"overlay"}
 _COARSE_WINDOW_NS = 2_000_000_000
-# Their time stamps are this machine's, if rougher; those of network file systems are the server's.
+# Their time stamps are this machine's, though coarser; network file systems use the server's.
 _LOCAL = _FINE_CLOCKS | {"exfat", "hfsplus", "msdos", "ntfs", "ntfs3", "vfat"}
 
 
 class Mounts:
-    """The mounted file systems, as the machine tells; empty where it does not."""
+    """The mounted file systems, as the machine lists them; empty if it does not."""
 
     def __init__(self, table: Path = Path("/proc/self/mountinfo")) -> None:
         self._kinds: list[tuple[bytes, str]] = []
@@ -40,13 +40,14 @@ class Mounts:
         """The type of the file system that holds a path."""
         best, found = -1, None
         for point, kind in self._kinds:
-            # A later mount hides an earlier one at the same place.
+            # A later mount hides an earlier one at the same path.
             if len(point) >= best and (path + b"/").startswith(point):
                 best, found = len(point), kind
         return found
 
     def tells_of_names(self, path: bytes) -> bool:
-        """Whether inotify tells of every name that is made or replaced in this very folder."""
+        """Whether inotify reports every name that is created or replaced directly in this
+        folder."""
         return self.kind(path) in _TELLING
 
     def below(self, path: bytes) -> set[str]:
@@ -56,7 +57,7 @@ class Mounts:
 
 
 def why_not_inotify(root: bytes, mounts: Mounts) -> str | None:
-    """What speaks against inotify for a worktree; None if nothing does."""
+    """Why inotify cannot be used for a worktree; None if it can."""
     if not sys.platform.startswith("linux"):
         return f"inotify is not available on {sys.platform}"
     kind = mounts.kind(root)
@@ -65,13 +66,13 @@ def why_not_inotify(root: bytes, mounts: Mounts) -> str | None:
     if kind not in _WATCHABLE:
         return f"changes on a file system of type {kind} may not be announced"
     if inside := sorted(mounts.below(root)):
-        # It may be of a foreign type, or show a folder at two places of which one is watched.
+        # It may be of another type, or show a folder at two paths of which only one is watched.
         return f"another file system ({inside[0]}) is mounted inside of the worktree"
     return None
 
 
 def racy_window(root: bytes, mounts: Mounts) -> int:
-    """For how many nanoseconds after a change another one may leave the same time stamps."""
+    """Nanoseconds after a change during which another one may leave the same time stamps."""
     kinds = {mounts.kind(root)} | mounts.below(root)
     if sys.platform == "darwin" or kinds <= _FINE_CLOCKS:
         return RACY_WINDOW_NS
@@ -79,14 +80,14 @@ def racy_window(root: bytes, mounts: Mounts) -> int:
 
 
 def has_own_clock(path: bytes, mounts: Mounts) -> bool:
-    """Whether the time stamps of a file are those of this machine's clock."""
+    """Whether the time stamps of a file are from this machine's clock."""
     return sys.platform == "darwin" or mounts.kind(path) in _LOCAL
 
 
 def why_refused(root: bytes, private: Collection[bytes]) -> str | None:
     """Why no snapshots are taken of a folder at all; None if they are.
 
-    `private` are the folders of git's and kedge's own.
+    `private` are git's and kedge's own folders.
     """
     if root.endswith(b"/.git") or any((root + b"/").startswith(own + b"/") for own in private):
         return "kedge takes no snapshots of the inside of git, nor of its own data"

@@ -1,7 +1,7 @@
-"""The repositories inside a worktree: their ignore rules and what they track.
+"""The repositories inside a worktree: their ignore rules and their tracked files.
 
-The worktree's own repository is one, every repository nested in it another; a folder that is in
-none has the rules git would apply if it were one.
+The worktree's own repository is one, and every nested repository another; a folder that is in none
+has the rules that git would apply if it were one.
 """
 
 import os
@@ -23,7 +23,7 @@ from kedge.snapshot.worktree.entries import FolderEntry
 
 
 class Space:
-    """The part of a worktree that one repository has a say in."""
+    """The part of a worktree that belongs to one repository."""
 
     def __init__(
         self, path: bytes, repository: Repository | None, outer: "Space | None" = None
@@ -31,7 +31,7 @@ class Space:
         self.path = path
         self.repository = repository
         self.outer = outer
-        """The space that it is nested in; its rules end here, but what it tracks is tracked."""
+        """The space around it; its rules end here, but its tracked files stay tracked."""
         self._index: GitIndex | None = None
         self._index_seen: Signature | None = None
         self._asked = False
@@ -57,11 +57,11 @@ class Space:
         return settled and self._sources == self._rule_files() and self.config.is_current()
 
     def rules(self) -> tuple[bytes, bytes, bool]:
-        """What decides in the end; equal rules ignore the same."""
+        """The inputs of the rules; equal ones ignore the same files."""
         return self._excludes, self._exclude, self.config.ignore_case
 
     def ignore(self, own: bytes) -> Ignore:
-        """The rules in its root folder, whose `.gitignore` is given."""
+        """The rules in its root folder, given the content of its `.gitignore`."""
         return Ignore.at_root(
             excludes_file=self._excludes,
             info_exclude=self._exclude,
@@ -69,7 +69,7 @@ class Space:
             ignore_case=self.config.ignore_case,
         )
 
-    # What is tracked
+    # Tracked files
 
     def is_tracked(self, path: bytes) -> bool:
         """Whether the repository, or one around it, tracks the file at an absolute path."""
@@ -90,7 +90,7 @@ class Space:
         return self is other or (self.outer is not None and self.outer.is_within(other))
 
     def tracked(self) -> GitIndex | None:
-        """The index as it is now; None if there is none that can be read."""
+        """The index as it is now; None if there is no readable one."""
         now = self.index_signature()
         if not self._asked or now != self._index_seen:
             self._asked = True
@@ -104,7 +104,7 @@ class Space:
         try:
             return read_index(self.repository.index_file, self.config.hash_length)
         except DamagedIndex:
-            # git itself would not go on with it; what it tracked before is the best guess.
+            # git itself would fail on it; what it tracked before is the best guess.
             return self._index
 
     def index_signature(self) -> Signature | None:
@@ -112,11 +112,11 @@ class Space:
 
 
 class Spaces:
-    """The spaces of a worktree by the folders they begin in."""
+    """The spaces of a worktree by their root folders."""
 
     def __init__(self, root: bytes, private: bytes) -> None:
         self.private: set[bytes] = {os.path.realpath(private)}
-        """Folders that are git's or kedge's own, wherever they are and however they are called."""
+        """Git's or kedge's own folders, with any path and any name."""
         self.root = self._begin(root, find_repository(root))
         self._nested: dict[bytes, Space] = {}
         self._indexes: dict[Space, Signature | None] = {}
@@ -131,7 +131,7 @@ class Spaces:
         return Space(path, repository, outer)
 
     def at(self, folder: FolderEntry, holds_git: bool) -> Space:
-        """The space that a folder belongs to, or begins."""
+        """The space that a folder belongs to, or starts."""
         if folder.parent is None:
             return self._at_root(holds_git)
         if holds_git and (repository := find_repository(folder.path)):
@@ -149,7 +149,7 @@ class Spaces:
         return self.root
 
     def stale(self) -> list[Space]:
-        """Spaces whose rules, or whose very repository, are no longer what they were; read anew."""
+        """The spaces whose rules or repository have changed; they are read again."""
         return [space for space in self._all() if self._renew(space)]
 
     def _renew(self, space: Space) -> bool:
@@ -164,17 +164,17 @@ class Spaces:
         return space.rules() != before
 
     def look_at_indexes(self) -> None:
-        """Begin to look at the worktree: a later change of an index is for the next time."""
+        """Start a refresh: later changes of an index are left to the next one."""
         self._indexes = {space: space.index_signature() for space in self._all()}
 
     def with_other_index(self) -> list[Space]:
-        """Spaces that may track other files than when their indexes were last followed."""
+        """The spaces that may track other files than when their indexes were last followed."""
         return [
             space for space, seen in self._indexes.items() if self._followed.get(space, ()) != seen
         ]
 
     def follow_indexes(self) -> None:
-        """All was looked at with the indexes, or later ones, that `look_at_indexes` saw."""
+        """Record that a refresh used the indexes that `look_at_indexes` saw, or later ones."""
         self._followed = self._indexes
 
     def _all(self) -> Iterator[Space]:

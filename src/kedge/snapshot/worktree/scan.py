@@ -1,7 +1,7 @@
-"""Brings folders of the in-memory tree up to date with the disk.
+"""Updates folders of the in-memory tree from the disk.
 
-Which folders have to be looked at is decided elsewhere (`tree`). Names and stat data are taken by
-path, which is quick; what they make necessary to read is read by `keeping`.
+`state` decides which folders need it. Names and stat data are taken by path, which is fast;
+`file_reader` reads the files that need reading.
 """
 
 import errno
@@ -27,7 +27,7 @@ RULES = b".gitignore"
 GIT = b".git"
 
 _links_of = attrgetter("st_nlink")
-# A folder that cannot be looked into, or whose path is longer than the machine takes.
+# A folder that cannot be read, or whose path is longer than the system allows.
 _UNREADABLE = {errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG, errno.ESTALE}
 
 
@@ -43,12 +43,12 @@ class Lister:
         self.top = FolderEntry(root.path, spaces.root)
         self.memory: Memory = Nothing()
         self.exceptions: set[tuple[FolderEntry, bytes]] = set()
-        """What is covered although it is ignored."""
+        """Names that are covered although they are ignored."""
         self.declared: set[bytes] = set()
-        """Paths that a tool wrote: covered even when ignored."""
+        """Paths that a tool wrote: covered even if ignored."""
 
     def survey(self, top: FolderEntry) -> None:
-        """List a folder and all below it, whatever was known of their names."""
+        """List a folder and all below it, regardless of the known names."""
         waiting = [top]
         while waiting:
             folder = waiting.pop()
@@ -70,7 +70,7 @@ class Lister:
         self.survey(top)
 
     def relist(self, folder: FolderEntry) -> None:
-        """List a folder again, and what in it was not known to be there."""
+        """List a folder again, and every folder in it that was not known."""
         known = set(folder.folders.values())
         if self._list(folder):
             for below in list(folder.folders.values()):
@@ -78,12 +78,12 @@ class Lister:
                     self.survey(below)
 
     def look(self, folder: FolderEntry, names: Iterable[bytes]) -> None:
-        """Look at some names of a folder again, and at all of it if its rules changed."""
+        """Examine some names of a folder again, or all of them if its rules changed."""
         if self._look(folder, names):
             self.classify(folder)
 
     def forget(self, top: FolderEntry) -> None:
-        """A folder is no longer in the tree; what was read of it may turn up elsewhere."""
+        """Remove a folder from the tree; its blobs are remembered, as it may have been moved."""
         if top.gone:
             return
         for folder in top.everything():
@@ -91,14 +91,15 @@ class Lister:
             self.watch.remove(folder)
             self.keeper.count -= len(folder.files)
             for file in folder.files.values():
-                if file.stamp is not None:
+                self.keeper.note_left(file)
+                if not file.is_doubted:
                     self.keeper.pool[file.stamp] = file.blob
         if top.parent is not None:
             top.parent.folders.pop(top.name, None)
             self.keeper.note_change(top.parent, top.name)
 
     def relative(self, folder: FolderEntry) -> bytes:
-        """Its path below the root."""
+        """Its path relative to the root."""
         return folder.path[self._below :]
 
     # Folders
@@ -127,7 +128,7 @@ class Lister:
         try:
             found = list(map(stamp_of, map(os.lstat, map((folder.path + b"/").__add__, files))))
         except OSError:
-            # One of them is gone: the slower way finds out which.
+            # One of them is gone: the slower path finds out which.
             self.look(folder, list(files))
             return
         known = [file.stamp for file in files.values()]
@@ -136,7 +137,7 @@ class Lister:
             self.look(folder, [name for name, now, then in pairs if now != then])
 
     def _list(self, folder: FolderEntry) -> bool:
-        """Bring the names of a folder up to date; False if it cannot be looked into any more."""
+        """Update the names of a folder; False if it cannot be read any more."""
         self.keeper.check_deadline()
         try:
             self.watch.add(folder)
@@ -151,31 +152,31 @@ class Lister:
                 raise
             self._lose(folder, Reason.UNREADABLE)
             return False
-        # Believed only when all of it was looked at: a listing that fails leaves no trace.
+        # Set only after a complete listing: one that fails leaves no trace.
         folder.signature = None
         before = (folder.own, folder.space)
         self._learn_rules(folder, GIT in folders or GIT in others, RULES in others)
         if (folder.own, folder.space) != before:
             self._distrust_below(folder)
         self._take_names(folder, folders, others)
-        # The times were taken before the names, so whatever comes later shows next time, except in
-        # the same tick of the clock.
+        # The times were taken before the names, so any later change shows next time, except in the
+        # same tick of the clock.
         if status.st_ctime_ns < now - self.keeper.limits.window_ns:
             folder.signature = signature_of(status)
         return not folder.gone
 
     def _distrust_below(self, folder: FolderEntry) -> None:
-        """Other rules hold in a folder: those below it have to be listed again."""
+        """The rules of a folder changed: the folders below it must be listed again."""
         for below in folder.everything():
             if below is not folder:
                 below.signature = None
 
     def _lose(self, folder: FolderEntry, reason: Reason | None = None) -> None:
-        """Nothing can be seen in a folder any more."""
+        """Record that a folder cannot be read any more."""
         parent = folder.parent
         if parent is None:
             raise SnapshotRefused(f"the folder {os.fsdecode(folder.path)} cannot be read any more")
-        # A folder further up may only have been away for a moment, which leaves no trace here.
+        # A parent may only have been away for a moment, which leaves no trace here.
         parent.signature = None
         self.forget(folder)
         if reason is not None:
@@ -185,7 +186,7 @@ class Lister:
     def _learn_rules(self, folder: FolderEntry, holds_git: bool, has_rules: bool) -> None:
         folder.own, folder.rules = self._read_rules(folder) if has_rules else (b"", None)
         private = len(self.spaces.private)
-        # What is ignored is entered for the sake of whoever tracks it, not to find others there.
+        # An ignored folder is entered for its tracked files, not to find repositories in it.
         holds_git = holds_git and not folder.excluded
         folder.space = self.spaces.at(folder, holds_git)
         if len(self.spaces.private) > private:
@@ -200,7 +201,7 @@ class Lister:
             folder.ignore = folder.parent.ignore.below(folder.name, folder.own)
 
     def _look_at_private(self) -> None:
-        """A repository turned up: where it keeps its own is looked at again, if it was covered."""
+        """A repository appeared: its own folder is examined again, if it was covered."""
         for path in self.spaces.private:
             if path.startswith(self._root.path + b"/"):
                 above, _, name = path.rpartition(b"/")
@@ -208,7 +209,7 @@ class Lister:
                     self.keeper.again.add((parent, name))
 
     def folder_at(self, path: bytes) -> FolderEntry | None:
-        """The folder at an absolute path, if it is looked into."""
+        """The folder at an absolute path, if it is in the tree."""
         folder: FolderEntry | None = self.top
         for name in path[self._below :].split(b"/") if path != self._root.path else ():
             folder = folder.folders.get(name) if folder is not None else None
@@ -220,7 +221,7 @@ class Lister:
                 found = read_file(fd, RULES, LARGEST_RULES, window_ns=self.keeper.limits.window_ns)
         except (FolderAbsent, FolderBlocked, PermissionError):
             return b"", None
-        # A link is not followed, as git does not.
+        # As in git, a link is not followed.
         if not isinstance(found, Content) or not stat.S_ISREG(found.mode):
             return b"", None
         if found.racy:
@@ -257,7 +258,7 @@ class Lister:
         return kept
 
     def _is_tried_again(self, folder: FolderEntry, name: bytes) -> bool:
-        """Whether a folder could not be looked into, and the next refresh will see to it."""
+        """Whether a folder could not be read, and the next refresh tries again."""
         unreadable = folder.uncovered.get(name) is Reason.UNREADABLE
         return unreadable and (folder, name) in self.keeper.again
 
@@ -275,7 +276,7 @@ class Lister:
                 uncovered[name] = Reason.IGNORED
                 del covered[name]
         for name in folder.uncovered.keys() & covered.keys():
-            # It may still be too large or unreadable, as it was when it was last looked at.
+            # It may still be too large or unreadable, as it was when last examined.
             if folder.uncovered[name] is not Reason.IGNORED:
                 uncovered[name] = folder.uncovered[name]
         return covered
@@ -303,7 +304,7 @@ class Lister:
             self._look_at_rest(folder, unknown)
 
     def _take_known(self, folder: FolderEntry, found: Found) -> list[bytes]:
-        """Keep what need not be read; the names that do."""
+        """Keep the files that need no reading; returns the names of the others."""
         files, pool, limit = folder.files, self.keeper.pool, self.keeper.limits.file_size
         blobs = self.memory.blobs(folder, found)
         unknown = []
@@ -316,19 +317,19 @@ class Lister:
             if blob is None or stamp[1] > limit:
                 unknown.append(name)
             else:
-                known[name] = File(blob, stamp[0], stamp)
+                known[name] = File(blob, stamp[0], stamp, self.keeper.now)
         self.keeper.keep_all(folder, known)
         return unknown
 
     def _look_at_rest(self, folder: FolderEntry, names: Iterable[bytes]) -> None:
-        # The rules were read just now: if they changed again, the next look has to list again.
+        # The rules were just read: if they changed again, the next refresh must list again.
         if self._look(folder, names):
             self.keeper.again.add((folder, RULES))
 
     # Names
 
     def _look(self, folder: FolderEntry, names: Iterable[bytes]) -> bool:
-        """Look at names again; True if what is covered in the folder may have changed."""
+        """Examine names again; True if what is covered in the folder may have changed."""
         changed = False
         if folder.gone:
             return False
@@ -369,7 +370,7 @@ class Lister:
         return space is not folder.space or GIT not in folder.uncovered
 
     def _wait_for_git(self, folder: FolderEntry) -> None:
-        # Half a repository may be one in the making; nothing is noticed inside of it.
+        # Half a repository may be one being created; changes inside of it are not noticed.
         self.keeper.again.add((folder, GIT))
 
     def _reread_rules(self, folder: FolderEntry) -> bool:
@@ -427,7 +428,7 @@ class Lister:
         return folder.excluded or folder.ignore.excludes(name, is_folder)
 
     def _is_wanted(self, folder: FolderEntry, name: bytes) -> bool:
-        """Whether an ignored file is covered all the same."""
+        """Whether an ignored file is covered anyway."""
         path = folder.path + b"/" + name
         wanted = path[self._below :] in self.declared or folder.space.is_tracked(path)
         if wanted:
@@ -435,7 +436,7 @@ class Lister:
         return wanted
 
     def _is_wanted_below(self, folder: FolderEntry, name: bytes) -> bool:
-        """Whether something in an ignored folder is covered all the same."""
+        """Whether something in an ignored folder is covered anyway."""
         path = folder.path + b"/" + name
         start = path[self._below :] + b"/"
         if any(declared.startswith(start) for declared in self.declared):

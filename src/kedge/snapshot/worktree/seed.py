@@ -1,11 +1,11 @@
-"""Blobs of files taken from the user's own index, so that a first snapshot need not read every
+"""Takes blobs of files from the user's own index, so that a first snapshot need not read every
 file.
 
 Only where the index entry certainly stands for the bytes on disk. The blobs themselves are copied
-from the user's packs meanwhile; what cannot be copied has to be read after all.
+from the user's packs meanwhile; files whose blobs cannot be copied are read after all.
 
-Stricter than git, which only has to tell that a file may have changed. Whether the blob can still
-be had, what size it has, and which attributes apply, is for others to say.
+This is stricter than git, which only has to notice that a file may have changed. Callers check
+whether the blob still exists, its size, and which attributes apply.
 """
 
 import os
@@ -39,15 +39,15 @@ def entry_stands_for(
 ) -> bool:
     """Whether the blob of an entry, if it has the size of the file, is what `lstat` found.
 
-    The size of the blob is for others to compare: that of the entry is the file's. Where they
-    are the same no line ends were converted. `may_convert` says that git may have changed the
-    bytes of this path in another way, which need not show in the size.
+    The caller compares the size of the blob, as the entry has the file's. If they are equal, no
+    line ends were converted. `may_convert` says that git may have changed the bytes of this path in
+    another way, which need not show in the size.
     """
     ctime, ctime_ns, mtime, mtime_ns, _, inode, mode, owner, group, size, blob, flags = entry
     if flags & _UNSURE or not _is_same_kind(mode, found.st_mode, may_convert):
         return False
     if not size and blob != EMPTY_BLOB:
-        # How git marks an entry that it could not trust itself when it wrote the index.
+        # git's mark for an entry that it could not trust itself when it wrote the index.
         return False
     modified, changed = found.st_mtime_ns, found.st_ctime_ns
     return (
@@ -55,7 +55,7 @@ def entry_stands_for(
         and changed == ctime * _SECOND + ctime_ns
         # Without nanoseconds two changes within a second look alike.
         and ctime_ns > 0
-        # A file may have changed once more in the clock tick in which the index was written.
+        # A file may have changed again in the clock tick in which the index was written.
         and modified < index_modified > changed
         and found.st_size & _WORD == size
         and found.st_ino & _WORD == inode
@@ -67,14 +67,14 @@ def entry_stands_for(
 def _is_same_kind(mode: int, found: int, may_convert: bool) -> bool:
     if stat.S_ISREG(found):
         return not may_convert and not (mode ^ found) & _KIND_AND_EXECUTABLE
-    # What a link says is never converted.
+    # A link's target is never converted.
     return mode == _LINK and stat.S_ISLNK(found)
 
 
 FEWEST_FILES = 2_000
-"""Fewer are read in less time than it takes to start git."""
+"""Fewer files are read faster than git starts."""
 LARGEST_BLOB = 4096
-"""A larger file is read in less time than git needs to check its blob."""
+"""A larger file is read faster than git can check its blob."""
 
 _ATTRIBUTES = b".gitattributes"
 
@@ -86,12 +86,12 @@ class Seed:
     root: Root
     index: GitIndex
     copy: BlobCopy
-    """Gets what is taken from the index."""
+    """Receives the blobs that are taken from the index."""
     elsewhere: tuple[bytes, ...]
-    """Contents of the attribute files outside of the worktree."""
+    """Contents of the attributes files outside of the worktree."""
     ignore_case: bool
     attributes: dict[bytes, Attributes] = field(default_factory=dict)
-    """In each folder by its path."""
+    """Of each folder, by path."""
 
     def blobs(self, folder: FolderEntry, found: Found) -> Mapping[bytes, bytes]:
         if folder.space.path != self.root.path:
@@ -127,7 +127,7 @@ class Seed:
 
 
 def seed_from(root: Root, space: Space, store: ObjectStore) -> Seed | None:
-    """The memory that the worktree's own repository is; None if it cannot be one."""
+    """The worktree's own repository as a memory; None if it cannot be one."""
     repository, config = space.repository, space.config
     if repository is None or config.converts or config.object_format != "sha1":
         return None

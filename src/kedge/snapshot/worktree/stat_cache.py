@@ -1,6 +1,6 @@
-"""What an earlier process knew of the files, so that a new one need not read them all again.
+"""A cache of an earlier process's knowledge of the files, so that not all must be read again.
 
-The memory is only a hint: a file's blob is believed if its stat data are exactly the same, and only
+The memory is only a hint: a file's blob counts if its stat data are exactly the same, and only
 while the snapshot that the memory was written with is still kept in the object store.
 """
 
@@ -14,21 +14,21 @@ from kedge.snapshot.files.reader import Stamp
 from kedge.snapshot.worktree.entries import FolderEntry
 
 Found = Mapping[bytes, tuple[os.stat_result, Stamp]]
-"""Names in a folder with what `lstat` says of them."""
+"""Names in a folder with their `lstat` results."""
 
 _FORMAT = 1
 
 
 class Memory(Protocol):
-    """Whatever knows blobs of files that were not read by this process."""
+    """A source of blobs of files that this process has not read."""
 
     def blobs(self, folder: FolderEntry, found: Found) -> Mapping[bytes, bytes]:
-        """The blobs of those files in a folder that are certainly as they were."""
+        """The blobs of those files in a folder that are certainly unchanged."""
         ...
 
 
 class Nothing:
-    """No memory."""
+    """An empty memory."""
 
     def blobs(self, folder: FolderEntry, found: Found) -> Mapping[bytes, bytes]:
         return {}
@@ -63,13 +63,13 @@ class Remembered:
 
 
 def save(top: FolderEntry, snapshot: bytes) -> bytes:
-    """What a later process may know; `snapshot` is the tree of exactly these files."""
+    """The memory for a later process; `snapshot` is the tree of exactly these files."""
     below = len(top.path) + 1
     folders = {
         folder.path[below:]: {
             name: (file.stamp, file.blob)
             for name, file in folder.files.items()
-            if file.stamp is not None
+            if not file.is_doubted
         }
         for folder in top.everything()
     }
@@ -77,7 +77,7 @@ def save(top: FolderEntry, snapshot: bytes) -> bytes:
 
 
 def load(root: bytes, content: bytes) -> Remembered | None:
-    """The memory, if it is of this root and in a form that is understood."""
+    """The memory, if it is of this root and in a known form."""
     try:
         saved = msgspec.msgpack.decode(content, type=_Saved)
     except msgspec.DecodeError:

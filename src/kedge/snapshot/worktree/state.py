@@ -1,9 +1,10 @@
-"""The worktree kept in memory, brought up to date with the disk at the least cost, and written as
-git trees."""
+"""The in-memory state of a worktree: updated from the disk at the least cost, and written as git
+trees."""
 
 import os
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from stat import S_IFREG, S_ISLNK, S_IXUSR
@@ -38,7 +39,7 @@ class Trees:
 
 
 def write_trees(top: FolderEntry, base: tuple[int, int], put_tree: Put, put_blob: Put) -> Trees:
-    """Write the trees of every folder that changed, from the deepest up."""
+    """Write the trees of every folder that changed, deepest first."""
     for folder in reversed(_unwritten(top)):
         folder.tree = _put(put_tree, _file_entries(folder))
         folder.notes = _put(put_tree, _note_entries(folder, base, put_blob))
@@ -107,7 +108,7 @@ def usual_bits(top: FolderEntry) -> tuple[int, int]:
 
 
 class WorktreeState:
-    """The covered part of a worktree, brought up to date on demand. Not thread-safe."""
+    """The covered part of a worktree, updated on demand. Not thread-safe."""
 
     def __init__(
         self,
@@ -123,10 +124,10 @@ class WorktreeState:
         self.spaces = spaces
         self.top = self.lister.top
         self.is_known = False
-        """Whether everything was looked at once."""
+        """Whether everything was examined once."""
         self._doubt = False
         self.way_reason = ""
-        """Why changes are not known in a better way; empty if they are."""
+        """Why no better way to detect changes is used; empty if there is none."""
         self._undeclared: list[bytes] = []
         self.base = (0o644, 0o755)
 
@@ -136,17 +137,18 @@ class WorktreeState:
 
     @property
     def overflows(self) -> int:
-        """How often the kernel lost count of changes."""
+        """How often the kernel lost events."""
         return self.watch.overflows
 
     def refresh(self, deadline: float = float("inf")) -> None:
-        """Bring it up to date with the disk, giving up at a time of the monotonic clock."""
+        """Update it from the disk, giving up at a time of the monotonic clock."""
         self.keeper.deadline = deadline
+        self.keeper.now = time.monotonic_ns() if self.is_known else 0
         self.keeper.unstable.clear()
         try:
             self._refresh()
         except BaseException:
-            # What was noticed is used up, and not all of it was looked at.
+            # The hints are used up, but not everything they named was examined.
             self._doubt = True
             raise
         finally:
@@ -154,13 +156,13 @@ class WorktreeState:
         self._doubt = False
 
     def follow_root(self) -> None:
-        """If another folder stands at the root's path, look at that one from now on."""
+        """If another folder is at the root's path now, use that one from now on."""
         if not self._root.is_same():
             self._root.reopen()
             self._doubt = True
 
     def check_root(self) -> None:
-        """Raise if the root was replaced while it was looked at: then nothing seen can be used."""
+        """Raise if the root was replaced while it was being read: the result is then useless."""
         if not self._root.is_same():
             self._doubt = True
             raise SnapshotError(f"the folder {os.fsdecode(self._root.path)} was replaced")
@@ -190,7 +192,7 @@ class WorktreeState:
         self._mark(hints)
         if hints.everything or self._doubt:
             self.lister.check(self.top)
-            # What is still read anew each time was so just now.
+            # A file that is read every time was just read.
             again = {place for place in again if place[1] not in place[0].files}
         else:
             self._follow(hints)
@@ -201,7 +203,7 @@ class WorktreeState:
         self._follow_links()
 
     def _distrust_all(self) -> None:
-        """Something was cut short: nothing but the files' own stat data is believed any more."""
+        """A refresh was cut short: trust only the files' own stat data from now on."""
         for folder in self.top.everything():
             folder.signature = folder.tree = folder.notes = None
         self.keeper.count = sum(len(folder.files) for folder in self.top.everything())
@@ -214,21 +216,21 @@ class WorktreeState:
             folder.watch = None
         self._doubt = True
 
-    # What changed
+    # Changes
 
     def _mark(self, hints: Hints) -> None:
-        """Distrust what hints are about, before anything is looked at or moved about."""
+        """Distrust everything that hints name, before anything is examined or moved."""
         for folder, names in hints.names.items():
             for name, hint in names.items():
                 file = folder.files.get(name)
                 if file is not None and hint.written:
-                    file.stamp = None
+                    file.doubt()
         for folder, names in hints.names.items():
             for name, hint in names.items():
                 below = folder.folders.get(name)
                 if below is not None and hint.replaced:
                     self.lister.forget(below)
-                    # An overflow must not make the check believe that it has seen it go.
+                    # After an overflow, a check must not miss that it is gone.
                     folder.signature = None
 
     def _follow(self, hints: Hints) -> None:
@@ -243,18 +245,18 @@ class WorktreeState:
             file = folder.files.get(name)
             if folder.gone or file is None:
                 self.keeper.linked.discard(place)
-            elif file.stamp is None or _stamp_at(folder, name) != file.stamp:
+            elif _stamp_at(folder, name) != file.stamp:
                 changed.append(place)
         return changed
 
     def _follow_links(self) -> None:
-        """Find the names that files had before they got another one."""
+        """Find the earlier names of files that got another one."""
         inodes, self.keeper.new_links = self.keeper.new_links, set()
         if not inodes:
             return
         for folder in self.top.everything():
             for name, file in folder.files.items():
-                if file.stamp is not None and file.stamp[4] in inodes:
+                if file.stamp[4] in inodes:
                     self.keeper.linked.add((folder, name))
         self._look_at(self._changed_links())
 
@@ -267,7 +269,7 @@ class WorktreeState:
             self.lister.look(folder, names[folder])
 
     def _follow_rules(self) -> None:
-        """Take notice of rules that are not in the covered files themselves."""
+        """Apply changed rules that are not in the covered files themselves."""
         for space in self.spaces.stale():
             if folder := self.lister.folder_at(space.path):
                 self.lister.classify(folder)
@@ -276,7 +278,8 @@ class WorktreeState:
         self.spaces.follow_indexes()
 
     def _ignored_in(self, space: Space) -> list[Place]:
-        """What is or would be ignored, had it not been or were it not tracked."""
+        """Names to examine again: ignored ones that are tracked by now, and covered ones that may
+        be ignored by now."""
         places = [
             (folder, name)
             for folder in self.top.everything()
@@ -286,7 +289,7 @@ class WorktreeState:
         ]
         exceptions = {place for place in self.lister.exceptions if not place[0].gone}
         self.lister.exceptions.intersection_update(exceptions)
-        # Ignored folders that were entered for what was tracked may have to be left.
+        # Ignored folders that were entered for tracked files may have to be left.
         entered = [
             (folder.parent, folder.name)
             for folder in self.top.everything()
@@ -294,11 +297,11 @@ class WorktreeState:
         ]
         return [*places, *exceptions, *entered]
 
-    # What others know
+    # Information from callers
 
     def declare(self, paths: Iterable[bytes]) -> None:
         """Cover paths even if they are ignored."""
-        # By any thread: it is the next refresh that takes notice.
+        # Thread-safe: the next refresh applies it.
         self._undeclared.extend(paths)
 
     def _follow_declared(self) -> None:
@@ -313,17 +316,17 @@ class WorktreeState:
             self.lister.look(folder, names[:1])
 
     def distrust(self, blobs: Set[bytes]) -> None:
-        """These blobs are not to be had after all: read the files that hold them again."""
+        """These blobs could not be copied after all: read the files that hold them again."""
         for folder in self.top.everything():
             for name, file in folder.files.items():
                 if file.blob in blobs:
-                    file.stamp = None
+                    file.doubt()
                     self.keeper.again.add((folder, name))
 
     # Verification
 
     def verify(self, folders: Iterable[FolderEntry]) -> list[bytes]:
-        """Compare folders with the disk; the paths at which a change had not been noticed."""
+        """Compare folders with the disk; returns the paths with changes that were missed."""
         try:
             return self._verify(folders)
         except BaseException:
@@ -343,7 +346,7 @@ class WorktreeState:
         finally:
             self.keeper.changes = None
             self.keeper.pool.clear()
-        # Whatever was noticed while the check ran explains what the check found.
+        # Changes that were noticed while the check ran explain its findings.
         hints = self.watch.collect()
         self._mark(hints)
         excused = {(folder, name) for folder, names in hints.names.items() for name in names}
@@ -354,22 +357,50 @@ class WorktreeState:
         missed = {place for place in found if not _is_excused(*place, excused)}
         return sorted(self._path_at(*place) for place in missed)
 
-    # What it is
+    # Results
 
     def write(
         self, put_tree: Callable[[bytes], bytes], put_blob: Callable[[bytes], bytes]
     ) -> Trees:
-        """Have the trees of what is known written; unchanged ones are not."""
+        """Write the trees of the known state; unchanged ones are not written."""
         return write_trees(self.top, self.base, put_tree, put_blob)
 
     def holding(self, blobs: Set[bytes]) -> list[tuple[bytes, File]]:
-        """The paths at which these blobs are, as far as was known at the last refresh."""
+        """The paths that held these blobs at the last refresh."""
         return [
             (self._path_at(folder, name), file)
             for folder in self.top.everything()
             for name, file in folder.files.items()
             if file.blob in blobs
         ]
+
+    def moved_in(self, births: Mapping[bytes, int], after: int) -> set[bytes]:
+        """Those of the paths at which a file is since some time of the monotonic clock that was
+        at no other covered path before; `births` says when each was made, by the file clock."""
+        came = {
+            path: file.stamp[4]
+            for path, birth in births.items()
+            if path not in self.lister.declared
+            and (file := self._file_at(path)) is not None
+            and file.came > after
+            and self.keeper.left.get(file.stamp[4], -1) < birth
+        }
+        if not came:
+            return set()
+        inodes = set(came.values())
+        # It may be one more name of a file that is where it was.
+        linked = {
+            file.stamp[4]
+            for folder in self.top.everything()
+            for file in folder.files.values()
+            if file.stamp[4] in inodes and file.came <= after
+        }
+        return {path for path, inode in came.items() if inode not in linked}
+
+    def _file_at(self, path: bytes) -> File | None:
+        above, _, name = (self.top.path + b"/" + path).rpartition(b"/")
+        folder = self.lister.folder_at(above)
+        return None if folder is None else folder.files.get(name)
 
     def unstable(self) -> tuple[bytes, ...]:
         """The paths that changed whenever the last refresh tried to read them."""

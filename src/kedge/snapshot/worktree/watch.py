@@ -1,9 +1,9 @@
-"""Watches: which folders to look at again, told by the kernel's inotify where there is one.
+"""Watches: detect which folders to examine again, with the kernel's inotify if available.
 
-A hint never says what happened, only where to look; a watch in any doubt says "everything".
+A hint never says what happened, only where to look; in any doubt, a watch says "everything".
 
-The queue is in the order of the changes and reading it is synchronous, so emptying it sees all that
-was written before. An event is only ever a hint; events of a folder that is gone are dropped.
+The queue is in the order of the changes and reading it is synchronous, so emptying it sees
+everything that was written before. Events of a folder that is gone are dropped.
 """
 
 import ctypes
@@ -27,46 +27,46 @@ class Hints:
 
 @dataclass(slots=True)
 class Hint:
-    """Why to look at a name: its stat data do not tell all."""
+    """Why to examine a name whose stat data may not show the change."""
 
     written: bool = False
-    """Its content may have changed though its stat data are the same."""
+    """Its content may have changed with the same stat data."""
     replaced: bool = False
-    """Another folder may stand in its place, whatever its inode number is."""
+    """Another folder may have taken its place, even with the same inode number."""
 
 
 class Watch(Protocol):
-    """One way to know what changed."""
+    """A way to detect changes."""
 
     way: str
     overflows: int
-    """How often it lost count, and everything had to be looked at."""
+    """How often events were lost, so that everything had to be examined."""
 
     def add(self, folder: FolderEntry) -> None:
-        """Begin to notice changes in a folder, before it is listed; raises `WatchesUsedUp`."""
+        """Start to watch a folder, before it is listed; raises `WatchesUsedUp`."""
         ...
 
     def remove(self, folder: FolderEntry) -> None:
-        """Stop noticing; the folder is gone or no longer covered."""
+        """Stop watching; the folder is gone or no longer covered."""
         ...
 
     def collect(self) -> Hints:
-        """Everything noticed since the last call, all that was written before this one included."""
+        """All hints since the last call, including everything that was written before this one."""
         ...
 
     def count(self) -> int:
-        """How many folders are being watched."""
+        """The number of watched folders."""
         ...
 
     def close(self) -> None: ...
 
 
 class WatchesUsedUp(Exception):
-    """The machine allows no more watches."""
+    """The system allows no more watches."""
 
 
 class Rescan:
-    """Knows nothing between two looks: everything is compared by its stat data each time."""
+    """Detects nothing by itself: everything is compared by its stat data each time."""
 
     way = "scan"
     overflows = 0
@@ -101,7 +101,7 @@ _ROOT_MASK = _MASK | DELETE_SELF | MOVE_SELF
 
 _HEADER = struct.Struct("iIII")
 _READ_SIZE = 1 << 18
-# More than a full queue can hold: a writer that never pauses must not keep a snapshot waiting.
+# More than a full queue can hold: a writer that never stops must not block a snapshot.
 _MOST_READ = 1 << 23
 
 
@@ -116,7 +116,7 @@ def parsed(events: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 class Inotify:
-    """One inotify instance with a watch on every folder that is looked into."""
+    """An inotify instance with a watch on every folder in the tree."""
 
     way = "inotify"
 
@@ -138,10 +138,10 @@ class Inotify:
         if watch < 0:
             self._refuse(ctypes.get_errno(), folder)
         if watch != folder.watch:
-            # Another folder stands in its place.
+            # Another folder has taken its place.
             self.remove(folder)
-        # The kernel names an inode that is watched already by its old number: then the folder
-        # stands somewhere else now, and the number belongs to its new place.
+        # For an inode that is already watched, the kernel returns its old number: then the folder
+        # has moved, and the number belongs to its new place.
         self._folders[watch] = folder
         folder.watch = watch
 
@@ -149,7 +149,7 @@ class Inotify:
         watch, folder.watch = folder.watch, None
         if watch is not None and self._folders.get(watch) is folder:
             del self._folders[watch]
-            # Fails when the kernel has removed it with the folder; either way it is gone.
+            # Fails if the kernel has removed it with the folder; either way it is gone.
             self._libc.inotify_rm_watch(self._fd, watch)
 
     def collect(self) -> Hints:
@@ -163,7 +163,7 @@ class Inotify:
             total += len(events)
             self._note(events, hints)
         else:
-            # What is left in the queue may be from before: all of it is looked at.
+            # The rest of the queue may be older than this call: examine everything.
             hints.everything = True
         return hints
 
@@ -179,7 +179,7 @@ class Inotify:
         if mask & (UNMOUNT | DELETE_SELF | MOVE_SELF):
             hints.everything = True
         if mask & IGNORED:
-            # The kernel dropped the watch: the folder was deleted or its file system went away.
+            # The kernel dropped the watch: the folder was deleted or its file system unmounted.
             if folder.watch is not None:
                 self._folders.pop(folder.watch, None)
             folder.watch = None

@@ -1,4 +1,4 @@
-"""Opens PostgreSQL connections, and says where they lead without showing passwords."""
+"""Opens PostgreSQL connections, and describes them without passwords."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ AsyncConnection: TypeAlias = psycopg.AsyncConnection[Row]
 Connection: TypeAlias = psycopg.Connection[Row]
 
 SETTINGS = "SET lock_timeout = '60s'; SET idle_in_transaction_session_timeout = '60s'"
-"""A process that was paused inside a transaction must not hold the others up for good."""
+"""A process that was paused inside a transaction must not block the others for good."""
 
 _DEFAULTS: Mapping[str, str | int] = {
     "application_name": "kedge",
@@ -32,20 +32,20 @@ _DEFAULTS: Mapping[str, str | int] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is."""
+    """The address of a database."""
 
     conninfo: str
-    """What libpq connects with; may hold a password."""
+    """The connection string for libpq; may contain a password."""
     location: str
-    """The same for messages; never with a password."""
+    """The same for messages; without passwords."""
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Read a `postgresql://` URL; what it leaves out comes from the `PG*` variables."""
+        """Parse a `postgresql://` URL; the `PG*` variables fill in what it leaves out."""
         try:
             given = conninfo_to_dict(url)
         except psycopg.Error:
-            # The reason quotes the URL, and so maybe the password.
+            # The reason quotes the URL, and possibly its password.
             raise StoreUnavailable(
                 "the database URL cannot be read; it looks like postgresql://user:password@host:5432/name,"
                 " with other characters than letters and digits written as %XX"
@@ -53,7 +53,7 @@ class Address:
         return cls(make_conninfo("", **{**_DEFAULTS, **given}), _location(given))
 
     async def connect(self) -> AsyncConnection:
-        """A connection that begins no transaction of its own accord."""
+        """A connection in autocommit mode."""
         connection = await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True)
         try:
             await configure(connection)
@@ -81,7 +81,7 @@ async def configure(connection: AsyncConnection) -> None:
 
 
 def _adapt(connection: AsyncConnection | Connection) -> None:
-    # psycopg would choose types by the size of a number, and prepare a statement for each.
+    # By default psycopg chooses types by the size of a number, and prepares a statement for each.
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.adapters.register_dumper(str, StrDumper)
 

@@ -1,6 +1,6 @@
-"""The connections of one process: hands them to transactions, and tries lost ones again.
+"""The connections of one process: hands them to transactions, and retries lost ones.
 
-A server that is away is waited for, by all callers together, until its outage has lasted too long.
+If the server is down, all callers wait for it together, until the outage has lasted too long.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ _WRITES = 6
 """Long reads, and writes that wait for a lock, leave connections for everything else."""
 _ATTEMPTS = 6
 _LOOK = 1.0
-"""Seconds without a connection after which a caller looks whether the server is there at all."""
+"""Seconds without a connection after which a caller checks whether the server is there at all."""
 _LOOK_AGAIN = 0.1
-"""Seconds between two looks for a server that is away."""
+"""Seconds between two checks of a server that is down."""
 _BUSY = 60.0
 """Seconds to wait for a connection while the server is there."""
 _UP_FOR = b"SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8"
@@ -66,7 +66,7 @@ class Database:
         self.address = address
         self.epoch = epoch
         self.available_since = -math.inf
-        """When, on the monotonic clock, the server was last found to be back."""
+        """When the server was last found to be back, on the monotonic clock."""
         self._ids = ids
         self._patience = patience
         self._pool: AsyncConnectionPool[AsyncConnection] = AsyncConnectionPool(
@@ -75,7 +75,7 @@ class Database:
             configure=self._configure,
             min_size=1,
             max_size=_CONNECTIONS,
-            # Its attempts get rarer and rarer: give up soon, and the next caller starts afresh.
+            # Its attempts get ever rarer: give up soon, and the next caller starts afresh.
             reconnect_timeout=1.0,
             open=False,
             name="kedge",
@@ -93,9 +93,9 @@ class Database:
 
     @classmethod
     async def open(cls, url: str, ids: IdMaker, patience: float) -> "Database":
-        """Connect, creating or migrating the tables first if need be.
+        """Connect, creating or migrating the tables first if needed.
 
-        From then on, a server that is away is waited for up to `patience` seconds.
+        From then on, an outage of the server is waited out for up to `patience` seconds.
         """
         address = Address.parse(url)
         database = cls(address, await migrate(address), ids, patience)
@@ -115,7 +115,7 @@ class Database:
         try:
             await self._persist(attempt)
         except StoreError as error:
-            # Whoever may only read has nothing to tidy; others will.
+            # A user that may only read cannot remove them; another one will.
             _log.info("old tokens of commits are left: %s", error)
 
     async def read(self, script: ScriptMaker[T]) -> T:
@@ -140,10 +140,10 @@ class Database:
         *,
         durable: bool,
     ) -> T:
-        """Run a script as one transaction; the callbacks are told of its events.
+        """Run a script as one transaction; the callbacks get its events.
 
-        `on_found` is, if the commit was lost and then found to have been carried out: by then,
-        later ones may have been told.
+        `on_found` is called if the commit was lost and then found to have been carried out: later
+        commits may have been announced by then.
         """
 
         async def attempt() -> T:
@@ -174,7 +174,7 @@ class Database:
                 except psycopg.Error as error:
                     if attempt + 1 == _ATTEMPTS or not _may_retry(error):
                         raise translated(error, self.address.location) from error
-                    # A connection that broke is opened again.
+                    # A broken connection is opened again.
                 time.sleep(_pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
@@ -187,7 +187,7 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for the length of the block; without a server, an error that says why."""
+        """A connection while the block runs; without a server, an error that says why."""
         task = asyncio.current_task()
         cancellations = task.cancelling() if task else 0
         try:
@@ -196,8 +196,8 @@ class Database:
             raise EngineClosed from error
         try:
             if task and task.cancelling() > cancellations:
-                # `wait_for` of Python 3.11, which the pool uses, forgets a cancellation that comes
-                # in the same moment as the connection.
+                # `wait_for` of Python 3.11, which the pool uses, loses a cancellation that comes at
+                # the same moment as the connection.
                 raise asyncio.CancelledError
             yield connection
         finally:
@@ -223,8 +223,8 @@ class Database:
         if not events:
             await commit(connection, events, self._ids, writer)
             return
-        # One at a time, so that commits are told in their order. Whoever waits here holds row
-        # locks, so whoever is inside must not wait for one but the last of all, `event_head`.
+        # One at a time, so that commits are announced in order. Waiting tasks hold row locks, so
+        # the task inside must wait for no lock but the last of all, `event_head`.
         async with self._in_order:
             on_commit(await commit(connection, events, self._ids, writer))
 
@@ -247,7 +247,7 @@ class Database:
                     raise translated(error, self.address.location) from error
                 if is_lost_connection(error):
                     await self._await_server()
-                    # The idle ones broke with it; one by one they would use up the attempts.
+                    # The idle connections broke with it; one by one they would use up the attempts.
                     await self._pool.drain()
             else:
                 self._is_back()
@@ -256,12 +256,12 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     async def _await_server(self) -> None:
-        """Return when the server takes connections; raises what is wrong with it if it is away for
-        too long. The pool does not say why it has no connection."""
+        """Return when the server accepts connections; raise its error if it is down for too long.
+        The pool does not say why it has no connection."""
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look_for_server())
             self._looking.add_done_callback(self._looked)
-        looking = self._looking  # One looks for all.
+        looking = self._looking  # Shared by all callers.
         try:
             await asyncio.shield(looking)
         except asyncio.CancelledError:
@@ -272,7 +272,7 @@ class Database:
     def _looked(self, looking: asyncio.Task[None]) -> None:
         self._looking = None
         if not looking.cancelled():
-            looking.exception()  # Whoever waited for it gets it; if nobody did, it is not missed.
+            looking.exception()  # Mark as retrieved: there may be no waiting caller.
 
     async def _look_for_server(self) -> None:
         began = time.monotonic()
@@ -299,7 +299,7 @@ class Database:
         await configure(connection)
         found = await (await connection.execute(_UP_FOR)).fetchone()
         assert found is not None
-        # A restart that this process slept through was an outage for others all the same.
+        # A restart of the server that this process slept through was an outage for others.
         self.available_since = max(self.available_since, time.monotonic() - found[0])
 
     def _blocking_connection(self) -> Connection:

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in kedge's words: what to do next, or that trying again is enough."""
+"""Translates PostgreSQL's errors to kedge's: what to do next, or that a retry is enough."""
 
 import psycopg
 
@@ -16,7 +16,7 @@ from kedge.domain.errors import (
 _RACES = {
     "40001",  # serialization_failure
     "40P01",  # deadlock_detected
-    "23505",  # unique_violation: somebody else created it first; the next attempt finds it
+    "23505",  # unique_violation: another transaction created it first; the next attempt finds it
 }
 _GONE = {
     "25P03",  # idle_in_transaction_session_timeout
@@ -48,7 +48,7 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 
 def outcome_unknown(location: str) -> StoreUnavailable:
-    """For a commit that was lost, and of which nothing could be learned for too long."""
+    """For a lost commit whose outcome could not be determined in time."""
     return StoreUnavailable(
         f"the connection to {location} was lost during a commit; whether it was stored is not"
         " known, so look before you repeat it"

@@ -1,4 +1,4 @@
-"""Brings a PostgreSQL schema to that of this version."""
+"""Migrates a PostgreSQL schema to this version."""
 
 import secrets
 
@@ -17,11 +17,12 @@ _TABLE = (
 )
 
 _TITLES_FOLDED = 8
-"""The version whose table of titles is filled here: PostgreSQL does not fold as Python does."""
+"""The version whose table of titles is filled here: PostgreSQL does not fold case as Python
+does."""
 
 
 async def migrate(address: Address) -> str:
-    """Apply what is missing, in one transaction; gives the database's epoch."""
+    """Apply the missing migrations in one transaction; return the database's epoch."""
     try:
         connection = await address.connect()
         async with connection:
@@ -35,7 +36,7 @@ async def _migrate(connection: AsyncConnection, location: str) -> str:
     migrations = load_migrations("postgres")
     if await _version(connection, location, len(migrations)) < len(migrations):
         async with connection.transaction():
-            # Somebody else may have migrated while this process waited: look again.
+            # Another process may have migrated while this one waited: check again.
             await connection.execute(_LOCK)
             version = await _version(connection, location, len(migrations))
             if version == 0:
@@ -88,8 +89,8 @@ async def _check_place(connection: AsyncConnection, location: str) -> None:
 
 
 async def _version(connection: AsyncConnection, location: str, known: int) -> int:
-    # Where tables are made: another kedge may live in a later schema of the search path.
-    # Not to_regclass: it may still believe what it found before the wait for the lock.
+    # In the schema where tables are created: another kedge may use a later schema of the search
+    # path. Not with to_regclass, which may return what it found before the wait for the lock.
     found = await (await connection.execute(_TABLE)).fetchone()
     if found is None:
         return 0

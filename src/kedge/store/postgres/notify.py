@@ -1,4 +1,4 @@
-"""Tells other processes of commits and hears of theirs."""
+"""Notifies other processes of commits and listens for theirs."""
 
 import asyncio
 import logging
@@ -30,16 +30,16 @@ class Caller:
         self._calling: asyncio.Task[None] | None = None
         self._again = False
         self.pid = 0
-        """The server process that made the last call."""
+        """The server process that sent the last notification."""
 
     def call(self) -> None:
-        """Something was committed."""
+        """Note that something was committed."""
         self._again = True
         if self._calling is None:
             self._calling = asyncio.get_running_loop().create_task(self._call())
 
     async def finish(self) -> None:
-        """Make the call that is due, if there is one."""
+        """Send the notification that is due, if there is one."""
         if self._calling is not None:
             await self._calling
 
@@ -63,7 +63,7 @@ class Caller:
 
 
 class CommitListener:
-    """Hears of the commits of other processes, by notification and by looking at the log's head."""
+    """Notices the commits of other processes, by notification and by polling the log's head."""
 
     def __init__(self, database: Database, caller: Caller, heard: Callable[[], None]) -> None:
         self._database = database
@@ -73,12 +73,12 @@ class CommitListener:
         self._tasks = (loop.create_task(self._listen()), loop.create_task(self._poll()))
 
     async def stop(self) -> None:
-        """Hear no more, and let go of the connection."""
+        """Stop listening, and close the connection."""
         pending = set(self._tasks)
         while pending:
             for task in pending:
                 task.cancel()
-            # Again, if need be: connecting can forget a cancellation, as the pool can.
+            # Repeated if needed: connecting can lose a cancellation, as the pool can.
             _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
 
     async def _listen(self) -> None:
@@ -96,7 +96,7 @@ class CommitListener:
     async def _hear(self, connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         statement = sql.SQL("LISTEN {}").format(sql.Identifier(channel(self._database)))
         await connection.execute(statement)
-        # Nobody heard what was committed before.
+        # Commits before this moment were not notified.
         self._heard()
         async for call in connection.notifies():
             if call.pid != self._caller.pid:
@@ -117,5 +117,5 @@ class CommitListener:
 
 
 def channel(database: Database) -> str:
-    """Where processes of this database call each other; several may share a server."""
+    """The channel for the processes of this database; several databases may share a server."""
     return f"kedge_{database.epoch}"

@@ -1,7 +1,8 @@
-"""The PostgreSQL store: transactions on a pool of connections, news on a connection of its own.
+"""The PostgreSQL store: transactions on a pool of connections, notifications on a connection of its
+own.
 
-A transaction that writes runs in a task of its own, so that a caller who is cancelled neither
-breaks a connection nor hides a commit.
+A transaction that writes runs in a task of its own, so that a cancelled caller neither breaks a
+connection nor hides a commit.
 """
 
 import asyncio
@@ -40,9 +41,9 @@ class PostgresStore:
 
     @classmethod
     async def open(cls, url: str, ids: IdMaker, *, patience: float = 0.0) -> "PostgresStore":
-        """Open the database at a URL, creating or migrating its tables first if need be.
+        """Open the database at a URL, creating or migrating its tables first if needed.
 
-        From then on, a server that is away is waited for up to `patience` seconds.
+        From then on, an outage of the server is waited out for up to `patience` seconds.
         """
         try:
             from kedge.store.postgres.database import Database
@@ -79,7 +80,7 @@ class PostgresStore:
         return self._database.run_blocking(script)
 
     def check(self) -> None:
-        # Nobody can take away the tables of a server unnoticed.
+        # The tables of a server cannot be removed unnoticed.
         return
 
     def follow(self, on_commit: OnCommit, on_foreign_commit: OnForeignCommit, /) -> None:
@@ -123,7 +124,7 @@ class PostgresStore:
         self._caller.call()
 
     def _tell_found(self) -> None:
-        # In its place among the others it is found in the log.
+        # Reading the log gives it in the right order.
         self._on_foreign_commit()
         self._caller.call()
 

@@ -1,10 +1,10 @@
-"""Runs a script as one transaction on a connection; choosing one and trying again is not done here.
+"""Runs a script as one transaction on a connection; choosing one and retrying happen elsewhere.
 
-The events and the COMMIT go out together, in pipeline mode: no client can spend time while it keeps
-the row of `event_head` locked, which all writers need. The statements before them do not: psycopg
-takes longer to pipeline a statement than a server nearby takes to answer it.
+The events and the COMMIT are sent together, in pipeline mode: so no client spends time while it
+holds the lock on the row of `event_head`, which all writers need. The statements before them are
+not: psycopg takes longer to pipeline a statement than a server nearby takes to answer it.
 
-Each transaction that changes something writes the token of its writer along. If the connection is
+Each transaction that changes something also writes the token of its writer. If the connection is
 lost before the COMMIT is answered, the token tells whether it was carried out.
 """
 
@@ -53,16 +53,16 @@ _NO_ROWS: Rows = ()
 
 @dataclass(slots=True)
 class TransactionWriter:
-    """Makes one transaction at a time, and numbers them so that each can be looked up."""
+    """Runs one transaction at a time, and numbers them so that each can be looked up."""
 
     id: str
-    """No other process has the same."""
+    """Unique to this process."""
     number: int = 0
-    """Of the last transaction; the number after it is left for the fence that keeps it out."""
+    """The number of the last transaction; the next number is used for the fence against it."""
 
     @property
     def token(self) -> dict[str, object]:
-        """What the last transaction writes along."""
+        """The token that the last transaction writes."""
         return {"writer": self.id, "number": self.number}
 
 
@@ -82,7 +82,7 @@ def _executor(connection: AsyncConnection) -> AsyncExecute:
 
 
 async def drive_async(script: Script[T], execute: AsyncExecute) -> tuple[T, list[Emit]]:
-    """Run a script to its end; the twin of `kedge.store.transaction.drive` that does not block."""
+    """Run a script to its end; the asynchronous twin of `kedge.store.transaction.drive`."""
     events: list[Emit] = []
     try:
         step = next(script)
@@ -101,7 +101,7 @@ async def drive_async(script: Script[T], execute: AsyncExecute) -> tuple[T, list
 
 
 async def read_on(connection: AsyncConnection, script: ScriptMaker[T]) -> T:
-    """Run a reading script; if it asks only one question, that needs no transaction around it."""
+    """Run a reading script; if it has only one query, it needs no transaction."""
     attempt = script()
     try:
         step = next(attempt)
@@ -132,7 +132,7 @@ async def scan_on(connection: AsyncConnection, script: ScriptMaker[T]) -> T:
 async def write_on(
     connection: AsyncConnection, script: ScriptMaker[T], *, durable: bool, finish: Finish
 ) -> T:
-    """Run a script as a transaction, which `finish` ends with the events that it is given."""
+    """Run a script as a transaction, which `finish` ends with the events that it gets."""
     try:
         await connection.execute(_BEGIN_WRITE)
         if durable:
@@ -149,7 +149,7 @@ async def write_on(
 async def commit(
     connection: AsyncConnection, events: Sequence[Emit], ids: IdMaker, writer: TransactionWriter
 ) -> list[StoredEvent]:
-    """Store the events and the token of a transaction and end it, in one round trip."""
+    """Store the events and the token of a transaction and commit, in one round trip."""
     framed = [frame_text(ids.event(), event.type, event.properties) for event in events]
     writer.number += 2
     try:
@@ -162,7 +162,7 @@ async def commit(
         seqs = await appended.fetchall() if events else []
     except psycopg.Error as error:
         if is_lost_connection(error):
-            # Closed at once: a roll-back would fail.
+            # Closed at once: a rollback would fail.
             await connection.close()
             raise CommitLost(error) from error
         raise
@@ -181,14 +181,14 @@ async def commit(
 
 async def was_committed(connection: AsyncConnection, writer: TransactionWriter) -> bool:
     """Whether the last transaction of a writer was carried out; if not, it never will be."""
-    # Waits for a transaction that is still under way and has written its token.
+    # Waits for a transaction that is still running and has written its token.
     await connection.execute(_FENCE_TOKEN, writer.token)
     found = await (await connection.execute(_GET_TOKEN, writer.token)).fetchone()
     return found == (writer.number,)
 
 
 async def drop_old_tokens(connection: AsyncConnection) -> None:
-    """Forget the writers of processes that are gone; others write their rows anew."""
+    """Delete the tokens of dead processes; living ones write theirs again."""
     await connection.execute(_DROP_TOKENS)
 
 

@@ -1,1 +1,1 @@
-"""What the store can do, as transaction scripts: one module per noun."""
+"""The queries of the store, as transaction scripts: one module per noun."""

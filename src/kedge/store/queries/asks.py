@@ -1,6 +1,6 @@
-"""Asks: what a run wants to know from people, and what they answered.
+"""Asks: permission and question requests of runs, and the replies to them.
 
-An ask is open until somebody answers it or its run ends. Only the run itself can open one; anybody
+An ask is open until it is answered or its run ends. Only the run itself can open one; any process
 can answer.
 """
 
@@ -38,8 +38,8 @@ AskRequest: TypeAlias = PermissionRequest | QuestionRequest
 
 
 class Owners(Protocol):
-    """Tells whether those are still there who hold something, by their description and whether
-    they failed to renew it in time."""
+    """Judges whether owners still exist, by their description and whether they failed to renew in
+    time."""
 
     def alive_in(self, session_id: str) -> Callable[[str, bool], bool]:
         """The judge of whether an owner still runs a session."""
@@ -49,11 +49,11 @@ class Owners(Protocol):
 
 
 class AskAnswer(Value, frozen=True, kw_only=True):
-    """How an ask ended; with no field set it was withdrawn: nobody waits for it any more."""
+    """How an ask ended; with no field set it was withdrawn, as its call no longer waits."""
 
     reply: PermissionReply | None = None
     message: str | None = None
-    """What the person who rejected wants done instead."""
+    """With a rejection: what the user wants done instead."""
     answers: list[list[str]] | None = None
 
 
@@ -63,7 +63,7 @@ REJECTED = AskAnswer(reply="reject")
 
 @dataclass(frozen=True, slots=True)
 class OpenAsk:
-    """An ask that waits, and whose it is."""
+    """An open ask, and its owner."""
 
     request: AskRequest
     directory: str
@@ -73,9 +73,10 @@ class OpenAsk:
 def add_ask(
     request: AskRequest, *, fence: Fence, is_open: IsOpen, now: int
 ) -> Script[AskAnswer | None]:
-    """Open an ask of a run. A permission that was allowed in the project meanwhile is answered at
+    """Open an ask of a run. A permission that the project has been granted meanwhile is answered at
     once."""
-    # From here on no rule is added: an ask is either answered by one or seen by who adds it.
+    # From here on no rule is added: an ask is either answered by a rule or seen by the process that
+    # adds it.
     yield from row("project_lock")
     info = (yield from lock_live_session(request.sessionID, fence)).info
     if isinstance(request, PermissionRequest):
@@ -98,11 +99,10 @@ def answer_permission(
     session_id: str | None = None,
     holder: Holder = LASTING,
 ) -> Script[None]:
-    """Answer a permission that a run waits for.
+    """Answer a permission request of a run.
 
-    `always` is remembered for the project, for as long as its holder says, and answers whatever
-    else waits there for no more than that. A rejection that says nothing rejects all that the
-    session waits for.
+    `always` is stored for the project until its holder ends it, and answers the other asks there
+    that it covers. A rejection without a message rejects all asks of the session.
     """
     if answer.reply == "always":
         yield from row("project_lock")
@@ -124,7 +124,7 @@ def answer_permission(
 def answer_question(
     id: str, answers: Sequence[list[str]], *, owners: Owners, now: int
 ) -> Script[None]:
-    """Answer a question; what is left out at the end was not answered."""
+    """Answer a question; missing answers at the end count as not answered."""
     info, ask = yield from _open(id, "question", QuestionNotFound, owners)
     assert isinstance(ask, QuestionRequest)
     missing = len(ask.questions) - len(answers)
@@ -137,7 +137,7 @@ def answer_question(
 
 
 def reject_question(id: str, *, owners: Owners, now: int) -> Script[None]:
-    """Say that a question will not be answered."""
+    """Reject a question."""
     info, ask = yield from _open(id, "question", QuestionNotFound, owners)
     yield from _end(info, ask, REJECTED, now)
 
@@ -151,7 +151,7 @@ def withdraw_ask(session_id: str, id: str, *, now: int) -> Script[None]:
 
 
 def withdraw_asks(info: SessionInfo, now: int) -> Script[None]:
-    """Close what the run of a locked session still waits for: it has ended."""
+    """Close the asks of a locked session whose run has ended."""
     for ask in (yield from _open_of(info.id)):
         yield from _end(info, ask, WITHDRAWN, now)
 
@@ -166,7 +166,7 @@ def answer_of(id: str) -> Script[AskAnswer | None]:
 
 
 def open_asks(session_id: str | None = None) -> Script[list[OpenAsk]]:
-    """What waits for an answer, oldest first: of one session, or of all."""
+    """The open asks, oldest first: of one session, or of all."""
     if session_id is None:
         found = yield from rows("ask_open_all")
     else:
@@ -179,7 +179,7 @@ def open_asks(session_id: str | None = None) -> Script[list[OpenAsk]]:
 
 
 def ends_of_asks(session_id: str, limit: int) -> Script[list[EventProperties]]:
-    """How the newest asks of a session ended, as it was told then, oldest first."""
+    """The events that ended the newest asks of a session, oldest first."""
     found = yield from rows("ask_ended_of_session", session_id=session_id, limit=limit)
     return [
         _ended(_request(kind, data), wire.decode(answer, AskAnswer))
@@ -193,17 +193,18 @@ def _open(
     missing: type[PermissionNotFound] | type[QuestionNotFound],
     owners: Owners,
 ) -> Script[tuple[SessionInfo, AskRequest]]:
-    """An ask that a living run waits for, and its session, which is locked."""
+    """An ask of a living run, and its session, which is locked."""
     found = yield from row("ask_get", id=id)
     if found is None:
         raise missing(id)
     locked = yield from lock_session(found[0])
-    # Read again: somebody else may have answered before this held the session.
+    # Read again: another process may have answered before this one locked the session.
     found = yield from row("ask_get", id=id)
     if found is None or found[1] != kind or found[3] is not None:
         raise missing(id)
     if not (yield from _is_run(locked.info.id, owners)):
-        # Whoever recovers the session withdraws it; until then nothing would come of an answer.
+        # The process that recovers the session withdraws it; until then an answer would have no
+        # effect.
         raise missing(id)
     return locked.info, _request(found[1], found[2])
 
@@ -223,16 +224,16 @@ def _open_of(session_id: str) -> Script[list[AskRequest]]:
 
 
 def _is_answered(request: PermissionRequest, allowed: Sequence[AllowedPermission]) -> bool:
-    # One that offers nothing to be remembered wants an answer of its own.
+    # An ask that offers no rule needs an answer of its own.
     rules = [each.rule for each in allowed]
     return bool(request.always) and allows_all(request.permission, request.patterns, rules)
 
 
 def _release(project_id: str, is_open: IsOpen, now: int) -> Script[None]:
-    """Answer all in the project that waits for no more than is allowed there."""
+    """Answer all asks in the project that the rules there cover."""
     allowed = yield from allowed_in(project_id, is_open)
     found = yield from rows("ask_open_of_project", project_id=project_id)
-    # In the order in which all take them, so that nobody waits in a circle.
+    # All processes lock them in this order, so there is no deadlock.
     for _, _, data, session in sorted(found):
         other = wire.decode(data, PermissionRequest)
         if _is_answered(other, allowed):
@@ -242,7 +243,7 @@ def _release(project_id: str, is_open: IsOpen, now: int) -> Script[None]:
 
 
 def _end(info: SessionInfo, ask: AskRequest, answer: AskAnswer, now: int) -> Script[bool]:
-    """End an ask, unless somebody else did; tells which."""
+    """End an ask, unless another process did; return whether this one did."""
     text = check_size(wire.encode(answer), "the answer", MAX_SESSION_BYTES)
     ended = yield from run("ask_end", id=ask.id, answer=text, now=now)
     if ended:

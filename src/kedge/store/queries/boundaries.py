@@ -1,5 +1,5 @@
-"""Boundaries: the message or part from which on a revert takes a conversation back, found as
-OpenCode finds it; what it does to files is not known here."""
+"""Boundaries: the message or part to which a revert takes a conversation back, determined as
+OpenCode does; files are not handled here."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _TALKS = ("text", "tool")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """The first message that goes, or the first part of the last message that stays."""
+    """The first message to remove, or the first part to remove of the last message that stays."""
 
     message_id: str
     part_id: str | None
@@ -21,14 +21,14 @@ class Boundary:
 
     @property
     def first_gone(self) -> int:
-        """The position of the first message that goes as a whole."""
+        """The position of the first message that is removed as a whole."""
         return self.pos if self.part_id is None else self.pos + 1
 
 
 def find_boundary(
     session_id: str, message_id: str, part_id: str | None = None
 ) -> Script[Boundary | None]:
-    """Where to revert to when a message or one of its parts is named; None if it is not there.
+    """The boundary for a message or one of its parts; None if it does not exist.
 
     A message stands for the turn it belongs to, so the boundary is the last prompt up to it. A part
     with nothing worth keeping before it stands for its message.
@@ -47,7 +47,7 @@ def find_boundary(
 
 
 def worth_keeping(types: Iterable[str]) -> bool:
-    """Whether parts of these types are worth keeping a message for."""
+    """Whether a message with parts of these types is worth keeping."""
     return any(type in _TALKS for type in types)
 
 
@@ -58,7 +58,7 @@ def _target(
     if part_id is None:
         found = yield from row("message_get", session_id=session_id, id=message_id)
         return None if found is None else (found[4], found[0])
-    # The part decides, whatever message it is said to be in; two may have a part of this id.
+    # The part decides, whatever message the caller names; two messages may have a part of this id.
     homes = yield from rows("part_homes", session_id=session_id, id=part_id)
     named = [(pos, id) for pos, id in homes if id == message_id]
     return next(iter([*named, *homes]), None)

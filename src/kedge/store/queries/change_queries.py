@@ -1,4 +1,4 @@
-"""Which changes belong to a stretch of a conversation, and which of them stand."""
+"""Queries for the changes of a stretch of a conversation, and for those that still stand."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,8 +30,8 @@ def hiding(plans: Iterable[StoredPlan]) -> list[StoredPlan]:
 
 
 def undone_changes(plans: Sequence[StoredPlan]) -> Script[dict[ChangeKey, StoredChange]]:
-    """The changes that a session's pending plans, oldest first, took out of the files: at each
-    path, the last plan decides that did not have to leave it alone."""
+    """The changes that a session's pending plans, oldest first, took out of the files: at each path
+    the last plan that did not have to leave it alone decides."""
     undone: dict[ChangeKey, StoredChange] = {}
     for plan in plans:
         boundary = plan.data.boundary
@@ -41,10 +41,10 @@ def undone_changes(plans: Sequence[StoredPlan]) -> Script[dict[ChangeKey, Stored
         found = yield from family_changes(plan.session_id, boundary.pos, from_part=boundary.part_id)
         wrote = {step.path for step in (yield from plan_steps(plan.id)) if step.is_done}
         for change in found:
-            # A subtask may have gone on since, or may bring back what it had taken out itself.
+            # A subtask may have gone on since, or may restore what it had taken out itself.
             is_own = change.session_id == plan.session_id
             is_gone = is_own or change.path_from(plan.worktree) in wrote
-            # What is shared nobody undoes, also where the session's own change to the path went.
+            # A shared change is never undone, even if the session's own change to the path was.
             if (
                 change.source != "shared"
                 and is_gone
@@ -56,13 +56,13 @@ def undone_changes(plans: Sequence[StoredPlan]) -> Script[dict[ChangeKey, Stored
 
 
 def _decides(plan: StoredPlan, left: set[bytes], change: StoredChange) -> bool:
-    """Whether a plan put back what is at the path of a change."""
+    """Whether a plan restored what is at the path of a change."""
     path = change.path_from(plan.worktree)
     return path is not None and path not in left and plan.data.looks_at(path)
 
 
 def _line(session_id: str) -> Script[list[str]]:
-    """A session and those that it is a subtask of: their reverts take its changes along."""
+    """A session and its ancestors: their reverts undo its changes too."""
     line: list[str] = []
     above: str | None = session_id
     while above is not None and (found := (yield from row("session_get", id=above))):
@@ -93,8 +93,8 @@ def changes_of(
 
 
 def changes_of_turn(info: SessionInfo, message_id: str) -> Script[list[StoredChange]]:
-    """The changes of a message, or if it is a fork's copy and has none, of the one it is copied
-    from, as long as that is there."""
+    """The changes of a message or, if it is a fork's copy without any, of the original, while that
+    exists."""
     found = yield from changes_of(info.id, message_id)
     message = yield from _message(info.id, message_id)
     while not found and info.fork is not None:
@@ -118,7 +118,7 @@ def snapshot_at(session_id: str, message_id: str) -> Script[str]:
     """The snapshot of the files as of a message.
 
     An assistant message: as its step left them, or found them if it never ended. A user message: as
-    they were when it was answered first; before that, as the last step before it left them.
+    they were when it was first answered; before that, as the last step before it left them.
     """
     yield from get_session_text(session_id)
     message = yield from _message(session_id, message_id)
@@ -170,7 +170,7 @@ def _message(session_id: str, id: str) -> Script[Row]:
 
 
 def _turn(session_id: str, message: Row) -> Script[list[int]]:
-    """The positions of a message and of those that answer it."""
+    """The positions of a message and of its answers."""
     id, role, _, _, pos = message
     if role == "assistant":
         return [pos]
@@ -179,7 +179,7 @@ def _turn(session_id: str, message: Row) -> Script[list[int]]:
 
 
 def _runs(positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Rising positions as first and last of neighbours: another message may stand in between."""
+    """Rising positions as ranges of neighbours: another message may stand in between."""
     runs: list[tuple[int, int]] = []
     for pos in positions:
         if runs and runs[-1][1] == pos - 1:

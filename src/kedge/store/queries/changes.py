@@ -1,4 +1,4 @@
-"""Changes: what each call of a session did to each path, in the order in which it happened."""
+"""Changes: what each call of a session did to each path, in order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from kedge.domain.worktrees import are_related, path_in
 from kedge.store.transaction import Row, Script, batch, row, rows, run
 
 StoredState: TypeAlias = tuple[str, int] | None
-"""Blob and mode of what was at a path; None for nothing."""
+"""Blob and mode of the content at a path; None if there is none."""
 
 ChangeSource: TypeAlias = Literal[
     "declared", "observed", "shared", "revert", "folder", "uncovered", "call"
 ]
 
 ChangeKey: TypeAlias = tuple[str, int, str, int]
-"""Session, position, part and number of a change: what no other change has."""
+"""Session, position, part and number of a change: unique."""
 
 _LAST = 2**62
 
@@ -29,14 +29,14 @@ class NewChange:
     after: StoredState
     source: ChangeSource
     reason: str | None = None
-    """Why it could not be looked at, if it could not."""
+    """Why it could not be inspected, if it could not."""
     timeline: int | None = None
     """When it was over; None for the number of the transaction that records it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChange:
-    """One stretch of a path's history that belongs to a session."""
+    """One change of a path that belongs to a session."""
 
     session_id: str
     pos: int
@@ -55,11 +55,12 @@ class StoredChange:
 
     @property
     def key(self) -> ChangeKey:
-        """What no other change has."""
+        """The unique key."""
         return self.session_id, self.pos, self.part_id, self.n
 
     def path_from(self, root: str) -> bytes | None:
-        """The path from the root of a worktree, which may be another one; None if it is outside."""
+        """The path relative to the root of a worktree, which may be another one; None if it is
+        outside."""
         return path_in(root, self.worktree, self.path)
 
 
@@ -76,12 +77,12 @@ class Home:
 def add_changes(
     home: Home, changes: Sequence[NewChange], *, number: int, plan_id: str | None = None
 ) -> Script[None]:
-    """Record changes behind those that the part has already."""
+    """Append changes to those that the part has already."""
     if not changes:
         return
     found = yield from row("message_get", session_id=home.session_id, id=home.message_id)
     if found is None:
-        # Somebody removed the message while its call ran; what it did goes unrecorded with it.
+        # The message was removed while its call ran; the call's changes go unrecorded with it.
         return
     pos = found[4]
     args = {"session_id": home.session_id, "pos": pos, "part_id": home.part_id}
@@ -111,9 +112,9 @@ def add_changes(
 def changes_between(
     session_id: str, first: int, last: int = _LAST, *, from_part: str | None = None
 ) -> Script[list[StoredChange]]:
-    """A session's own changes in the messages at these positions, as they happened.
+    """A session's own changes in the messages at these positions, in order.
 
-    `from_part` leaves out what parts before it did in the first of the messages.
+    `from_part` leaves out the changes of parts before it in the first of the messages.
     """
     found = yield from rows("change_range", session_id=session_id, first=first, last=last)
     changes = [
@@ -127,8 +128,7 @@ def changes_between(
 def family_changes(
     session_id: str, first: int, last: int = _LAST, *, from_part: str | None = None
 ) -> Script[list[StoredChange]]:
-    """A session's changes and those of the subtasks that worked for it meanwhile, as they
-    happened."""
+    """The changes of a session and of the subtasks that worked for it meanwhile, in order."""
     found = yield from changes_between(session_id, first, last, from_part=from_part)
     for child, begin, end in (yield from _task_turns(session_id, first, last, from_part)):
         found += yield from family_changes(child, begin, end)
@@ -136,7 +136,7 @@ def family_changes(
 
 
 def message_changes(session_id: str, message_id: str) -> Script[list[StoredChange]]:
-    """What one message's calls did, and the subtasks that worked for them."""
+    """The changes of one message's calls, and of the subtasks that worked for them."""
     found = yield from row("message_get", session_id=session_id, id=message_id)
     if found is None:
         return []
@@ -154,11 +154,11 @@ class UnknownCall:
     message_id: str
     timeline: int
     reason: str | None
-    """Why nothing is known of what it did, if that is so."""
+    """Why its changes are unknown, if they are."""
 
     @property
     def key(self) -> ChangeKey:
-        """What no other call or change has."""
+        """The unique key."""
         return self.session_id, self.pos, self.part_id, self.n
 
 
@@ -200,7 +200,7 @@ def _task_turns(
 
 
 def begin_task_turn(session_id: str, pos: int, parent_id: str) -> Script[None]:
-    """A turn of a subtask begins; it works for the newest part of its parent."""
+    """Begin a turn of a subtask; it works for the newest part of its parent."""
     newest = yield from row("part_newest", session_id=parent_id)
     if newest is not None:
         parent_pos, part_id = newest
@@ -215,9 +215,9 @@ def begin_task_turn(session_id: str, pos: int, parent_id: str) -> Script[None]:
 
 
 def later_changes(worktree: str, after: int, family: Iterable[str]) -> Script[dict[bytes, int]]:
-    """When somebody outside of a family of sessions last changed each path, since a number.
+    """When sessions outside this family last changed each path, since a number.
 
-    Sessions in worktrees that hold this one, or lie in it, change its files as well.
+    Sessions in worktrees that contain this one, or lie in it, change its files as well.
     """
     insiders = set(family)
     later: dict[bytes, int] = {}
@@ -232,13 +232,13 @@ def later_changes(worktree: str, after: int, family: Iterable[str]) -> Script[di
 
 
 def set_seen(session_id: str, states: Iterable[tuple[bytes, str | None]]) -> Script[None]:
-    """Remember what a session last read or wrote at paths; no blob stands for nothing there."""
+    """Record what a session last read or wrote at paths; no blob means that nothing is there."""
     args = [{"session_id": session_id, "path": path, "blob": blob} for path, blob in states]
     yield from batch("seen_put", args)
 
 
 def get_seen(session_id: str, paths: Iterable[bytes]) -> Script[dict[bytes, str | None]]:
-    """What a session last read or wrote at those of the paths that it did."""
+    """What a session last read or wrote at these paths, for those it knows."""
     seen: dict[bytes, str | None] = {}
     for path in paths:
         found = yield from row("seen_get", session_id=session_id, path=path)
@@ -263,7 +263,7 @@ def _order(change: StoredChange) -> tuple[int, int, str, int]:
 
 
 def state_columns(side: str, state: StoredState) -> dict[str, object]:
-    """A state as two columns, named after the side of a change that it is on."""
+    """A state as two columns, prefixed with its side of the change."""
     blob, mode = state if state is not None else (None, None)
     return {f"{side}_blob": blob, f"{side}_mode": mode}
 

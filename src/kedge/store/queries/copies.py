@@ -1,4 +1,4 @@
-"""Copies: what forks and restored tails have in common once their rows are copied."""
+"""Copies: the common part of forks and restored tails after their rows are copied."""
 
 from collections.abc import Mapping
 
@@ -30,8 +30,7 @@ def finish_copy(info: SessionInfo, next_pos: int) -> Script[None]:
 
 
 def rename_tail_starts(fork: str, copies: Mapping[str, str]) -> Script[None]:
-    """Compaction parts name the message their tail starts at: let the copies name the copied
-    message."""
+    """Compaction parts name the message their tail starts at: in the copies, the copied message."""
     changed = []
     for message_pos, id, data in (yield from rows("part_compactions", session_id=fork)):
         start = wire.decode(data, _Compaction).tail_start_id
@@ -50,7 +49,8 @@ def rename_tail_starts(fork: str, copies: Mapping[str, str]) -> Script[None]:
 
 
 def announce_copies(info: SessionInfo, *, indexed_from: int) -> Script[None]:
-    """Tell of every copy; those from a position on are nowhere else to be found by a search."""
+    """Announce every copy; those from a position on are added to the search index, as no other
+    event has them."""
     pos = -1
     while page := (
         yield from rows("message_page_forth", session_id=info.id, pos=pos, limit=_AT_ONCE)
@@ -61,7 +61,7 @@ def announce_copies(info: SessionInfo, *, indexed_from: int) -> Script[None]:
 
 
 def announce_copy(info: SessionInfo, found: Row, *, copied: bool = True) -> Script[None]:
-    """Tell of one copied message and its parts; `copied` keeps them out of the search index."""
+    """Announce one copied message and its parts; `copied` keeps them out of the search index."""
     message: Message = wire.decode(join_message(info.id, found), Message)
     yield about(info, MessageUpdated(sessionID=info.id, info=message), f"message:{message.id}")
     pos = found[4]

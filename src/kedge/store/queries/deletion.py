@@ -1,4 +1,4 @@
-"""Deletes sessions, and purges what is left of them, and of old events, when their time is over."""
+"""Deletes sessions, purges old deleted ones, and compacts old events."""
 
 from dataclasses import dataclass
 
@@ -46,21 +46,21 @@ _PURGED = (
 
 
 def expired_sessions(before: int, limit: int) -> Script[list[str]]:
-    """Sessions that were deleted before a time, longest ago first."""
+    """Sessions that were deleted before a time, the earliest first."""
     found = yield from rows("session_expired", before=before, limit=limit)
     return [id for (id,) in found]
 
 
 def project_of_session(id: str) -> Script[str]:
-    """The project of a session, deleted or not; empty if the session is gone for good."""
+    """The project of a session, deleted or not; empty if the session is purged."""
     found = yield from row("session_project", id=id)
     return "" if found is None else str(found[0])
 
 
 def purge_session(id: str, before: int) -> Script[bool]:
-    """Remove a session deleted before a time for good, except for the event that says it is gone.
+    """Purge a session that was deleted before a time, except for the event that says it is gone.
 
-    Tells whether it was removed: somebody may have restored it in the meantime.
+    Returns whether it was purged: it may have been restored in the meantime.
     """
     if (yield from row("session_lock", id=id)) is None:
         return False
@@ -77,9 +77,9 @@ def purge_session(id: str, before: int) -> Script[bool]:
 
 
 def is_purged(id: str) -> Script[bool]:
-    """Whether this is a session that there was, and that was removed for good.
+    """Whether this session existed and was purged.
 
-    One that the database never heard of is not: it may be another database's.
+    One that the database never had is not: it may belong to another database.
     """
     if (yield from project_of_session(id)):
         return False
@@ -88,7 +88,7 @@ def is_purged(id: str) -> Script[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What there is to compact: sessions with events between the last two rounds."""
+    """What to compact: sessions with events between the last two rounds."""
 
     sessions: list[str]
     until: int
@@ -96,9 +96,9 @@ class Compaction:
 
 
 def due_compaction(now: int, every: int) -> Script[Compaction | None]:
-    """What there is to compact, unless the last round was too recent.
+    """What to compact, unless the last round was too recent.
 
-    A round reaches as far as the log did at the last one: what is newer may still be wanted.
+    A round goes up to the end of the log at the last round: newer events may still be wanted.
     """
     found = yield from row("meta_get", key=_ROUND)
     last = wire.decode(found[0], _Round) if found else _Round(time=0, head=0, done=0)
@@ -110,7 +110,7 @@ def due_compaction(now: int, every: int) -> Script[Compaction | None]:
 
 
 def finish_compaction(done: Compaction, now: int) -> Script[None]:
-    """Remember how far a round came, so that the next one goes on there."""
+    """Record how far a round came, so that the next one goes on there."""
     following = _Round(time=now, head=done.head, done=done.until)
     yield from run("meta_set", key=_ROUND, value=wire.encode(following))
 
@@ -122,7 +122,7 @@ class _Round(Value, frozen=True, kw_only=True):
 
 
 def compact_session(id: str, until: int) -> Script[int]:
-    """Drop events of a session that later ones made pointless; tells how many."""
+    """Drop events of a session that later ones made redundant; return how many."""
     if (yield from row("session_lock", id=id)) is None:
         return 0
     yield from settle_forks(id)
@@ -130,9 +130,9 @@ def compact_session(id: str, until: int) -> Script[int]:
 
 
 def settle_forks(origin: str) -> Script[None]:
-    """Before an origin's events thin out, give its forks' copies events of their own.
+    """Before an origin's events are compacted, give its forks' copies events of their own.
 
-    Until then a fork's one event says how to make the copies from what the origin was at that time.
+    Until then a fork's only event says how to make the copies from the origin's state at that time.
     """
     forks = yield from unsettled_forks(origin)
     for fork in forks:
@@ -142,10 +142,11 @@ def settle_forks(origin: str) -> Script[None]:
 
 
 def unsettled_forks(origin: str) -> Script[list[str]]:
-    """The forks of a session, and theirs, that the log can only copy; those of forks first."""
+    """The forks of a session, and their forks, whose copies have no events; forks of forks
+    first."""
     found: list[str] = []
     walked = [origin]
-    for each in walked:  # It grows while it is walked.
+    for each in walked:  # It grows during the iteration.
         for (fork,) in (yield from rows("session_all_forks", id=each)):
             created = yield from _copied_by(fork)
             if created is not None:
@@ -155,7 +156,7 @@ def unsettled_forks(origin: str) -> Script[list[str]]:
 
 
 def settle_fork(fork: str, pos: int) -> Script[int | None]:
-    """Announce the next of a fork's copies, from a position on; tells where to go on, if at all."""
+    """Announce the next of a fork's copies, from a position on; return where to go on, or None."""
     info = (yield from lock_session(fork)).info
     created = yield from _copied_by(fork)
     if created is None:
@@ -187,8 +188,8 @@ def _copied_by(fork: str) -> Script[tuple[int, str, SessionCreated] | None]:
 
 
 def stop_and_delete(id: str, owner: str, ids: IdMaker, now: int) -> Script[list[SessionInfo]]:
-    """Hide a session and its subtasks; whoever still runs one of them can write no more, and no
-    prompt is answered if it is restored."""
+    """Hide a session and its subtasks; their runs can write no more, and no prompt is answered if
+    they are restored."""
     error = aborted("The session was deleted while this was running")
     for each in (yield from lock_session_tree(id)):
         yield from take_over(each.id, owner, is_alive=_nobody, now=now, error=error)

@@ -1,4 +1,4 @@
-"""The event log: read it from a cursor on, and keep it from growing without bound."""
+"""The event log: reads it from a cursor on, and compacts it."""
 
 from kedge.domain.errors import InvariantBroken
 from kedge.domain.events import MessageRemoved, SessionCreated
@@ -37,13 +37,13 @@ def session_events_after(session_id: str, seq: int, limit: int = PAGE) -> Script
 def directory_events_after(
     directory: str, seq: int, until: int, limit: int = PAGE
 ) -> Script[list[StoredEvent]]:
-    """The events about one directory that follow, looked for up to `until`."""
+    """The events about one directory that follow, searched up to `until`."""
     args = {"directory": directory, "until": until}
     return (yield from _page("event_after_in_directory", seq, limit, **args))
 
 
 def _page(query: str, seq: int, limit: int, **args: object) -> Script[list[StoredEvent]]:
-    # Bit by bit, because one event may be as large as a thousand others.
+    # In small steps, because one event may be as large as a thousand others.
     found: list[StoredEvent] = []
     size = 0
     while len(found) < limit and size < _PAGE_CHARACTERS:
@@ -59,10 +59,10 @@ def _page(query: str, seq: int, limit: int, **args: object) -> Script[list[Store
 
 
 def compact_session_events(session_id: str, until: int) -> Script[int]:
-    """Drop events up to `until` that a later one made pointless; tells how many.
+    """Drop events up to `until` that a later one made redundant; return how many.
 
-    Per entity the newest stays, removals included, and so does how a fork was made; news that
-    leaves no state behind goes. Replaying what is left gives the same state.
+    The newest event of each entity stays, including removals, and so does how a fork was made;
+    events without lasting state are dropped. Replaying the rest gives the same state.
     """
     log = _Newest()
     seq = 0
@@ -76,7 +76,7 @@ def compact_session_events(session_id: str, until: int) -> Script[int]:
 
 
 class _Newest:
-    """Sorts out, event by event, which ones a later one made pointless."""
+    """Finds, event by event, those that a later one made redundant."""
 
     def __init__(self) -> None:
         self.stale: list[int] = []
@@ -93,7 +93,7 @@ class _Newest:
         if kind == "part":
             self._parts.setdefault(id.partition(" ")[0], set()).add(entity)
         elif type == MessageRemoved.type:
-            # What was said of its parts went with the message.
+            # The events of its parts are redundant with the message's.
             self._forget(entity, *self._parts.pop(id, ()))
             # Kept beside a message that is written under this id again: the first may be a copy.
             entity = f"removed {entity}"

@@ -1,4 +1,5 @@
-"""Makes a pending revert final when the next prompt comes: what it hid leaves the session."""
+"""Makes a pending revert final when the next prompt comes: the hidden messages leave the
+session."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -30,14 +31,14 @@ _LAST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A message, or where one was."""
+    """A message, or the place of one that is gone."""
 
     message_id: str
     pos: int
 
 
 def make_final(locked: LockedSession, *, now: int) -> Script[None]:
-    """Take out of a locked session what its pending revert hides, if there is one."""
+    """Remove from a locked session what its pending revert hides, if there is one."""
     info = locked.info
     plans = yield from open_plans(info.id)
     if any(plan.state == "planned" for plan in plans):
@@ -74,7 +75,7 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
     yield from cut_tail(tail)
     if prompt is not None:
         yield from _sum_up(info, prompt, changed)
-    # What was read in messages that are gone is in nobody's mind any more.
+    # The model no longer knows what it read in messages that are gone.
     yield from forget_seen(info.id)
     for id, _ in messages:
         yield about(info, MessageRemoved(sessionID=info.id, messageID=id), f"message:{id}")
@@ -89,7 +90,7 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
 
 
 def _prompt_that_stays(session_id: str, boundary: Boundary) -> Script[UserMessage | None]:
-    """The prompt whose turn is cut, if it says what its turn changed."""
+    """The prompt whose turn is cut, if it has a summary of the turn's changes."""
     if boundary.part_id is None:
         return None
     cut = yield from row("message_get", session_id=session_id, id=boundary.message_id)
@@ -101,7 +102,7 @@ def _prompt_that_stays(session_id: str, boundary: Boundary) -> Script[UserMessag
 
 
 def _changed_in(prompt: UserMessage | None) -> Script[Counter[str]]:
-    """How often the turn of a prompt changed each file, as far as that stands."""
+    """How many changes each file got in a prompt's turn, without those that were undone."""
     if prompt is None:
         return Counter()
     changes = yield from changes_of(prompt.sessionID, prompt.id)
@@ -109,8 +110,8 @@ def _changed_in(prompt: UserMessage | None) -> Script[Counter[str]]:
 
 
 def _sum_up(info: SessionInfo, prompt: UserMessage, changed: Counter[str]) -> Script[None]:
-    """Let the prompt of a cut turn name only the files of which the turn's changes all stay: of
-    the others it is not known here what is left."""
+    """Let the prompt of a cut turn name only the files whose changes in the turn all stay: the
+    result for the others is not known here."""
     assert prompt.summary is not None
     left = yield from _changed_in(prompt)
     whole = {file for file, times in left.items() if times == changed[file]}
@@ -121,7 +122,7 @@ def _sum_up(info: SessionInfo, prompt: UserMessage, changed: Counter[str]) -> Sc
 
 
 def _parts_gone(session_id: str, boundary: Boundary) -> Script[list[Row]]:
-    """The parts that go out of the message that stays."""
+    """The parts to remove from the message that stays."""
     if boundary.part_id is None:
         return []
     found = yield from rows(
@@ -148,7 +149,7 @@ def _todos_at(session_id: str, boundary: Boundary, parts: Sequence[Row]) -> Scri
 
 
 def _began(part: Part) -> int | float | None:
-    """When a part began; only those that take time say so."""
+    """When a part began; only those with a duration say so."""
     if isinstance(part, ToolPart):
         return None if isinstance(part.state, ToolPending) else part.state.time.start
     time = getattr(part, "time", None)
@@ -158,17 +159,17 @@ def _began(part: Part) -> int | float | None:
 def _hand_over(
     session_id: str, plans: Sequence[StoredPlan], boundary: Boundary, tail_id: str
 ) -> Script[None]:
-    """Changes that were undone go with the tail, wherever they were made; the others are still the
-    session's own, and so are the calls that made them."""
+    """Undone changes move to the tail, wherever they were made; the others stay with the session,
+    and so do the calls that made them."""
     yield from _to_tail((yield from undone_changes(plans)), tail_id)
-    # Those of subtasks stay where they are: their messages do.
+    # Those of subtasks stay where they are, with their messages.
     left = yield from changes_between(session_id, boundary.pos, from_part=boundary.part_id)
     calls = yield from calls_between(session_id, boundary.pos, from_part=boundary.part_id)
     parts = {(change.pos, change.part_id) for change in left}
     staying = [call for call in calls if (call.pos, call.part_id) in parts]
     yield from _to_tail([call.key for call in calls if call not in staying], tail_id)
     last = yield from row("message_newest", session_id=session_id, pos=boundary.first_gone)
-    # No position is given twice, so what has no message left still comes before the next one.
+    # No position is given twice, so changes without a message still come before the next one.
     home = _Place(*last) if last else _Place(boundary.message_id, boundary.pos)
     kept = [*(call.key for call in staying), *(change.key for change in left)]
     yield from _rehome([key for key in kept if key[1] != home.pos], home)
@@ -179,7 +180,7 @@ def _to_tail(keys: Iterable[ChangeKey], tail_id: str) -> Script[None]:
 
 
 def _rehome(keys: Iterable[ChangeKey], home: _Place) -> Script[None]:
-    """Let changes belong to a place that stays, behind those that the same part has there."""
+    """Move changes to a place that stays, behind those that the same part has there."""
     following: dict[str, int] = {}
     moves = []
     for key in keys:

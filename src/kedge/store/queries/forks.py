@@ -25,7 +25,7 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     """Fill the new session `fork` with everything before its origin's message, in one event.
 
     The copies are numbered from one block of ids: messages in order, then parts in order. The event
-    carries the block, so that whoever replays the log can make the same copies.
+    carries the block, so that a reader of the log can make the same copies.
     """
     assert fork.fork is not None
     origin = yield from lock_live_session(fork.fork.sessionID)
@@ -62,7 +62,7 @@ def _boundary(origin: LockedSession, message_id: str | None) -> Script[int]:
 
 
 def _copy_pieces(origin: str, fork: str) -> Script[None]:
-    """Copy what the origin's running parts said since they were last stored."""
+    """Copy the text of the origin's running parts since they were last stored."""
     growing = {id for (id,) in (yield from rows("piece_parts", session_id=origin))}
     if not growing:
         return

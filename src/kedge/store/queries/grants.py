@@ -1,7 +1,6 @@
 """What users granted: permissions allowed with `always`, and trusted configuration files.
 
-A rule holds for as long as the engine is open that took the reply, or, if that was wanted, until
-somebody takes it back.
+A rule holds while the engine that took the reply is open or, if it is lasting, until it is revoked.
 """
 
 import hashlib
@@ -14,8 +13,8 @@ from kedge.store.queries.sessions import get_session
 from kedge.store.transaction import Script, row, rows, run
 
 _LATE = 86_400_000
-"""Milliseconds after which an engine that has not renewed its rules will not do it any more: it may
-only have been paused."""
+"""Milliseconds after which an engine that has not renewed its rules counts as gone: until then it
+may only have been paused."""
 
 IsOpen: TypeAlias = Callable[[str, bool], bool]
 """Whether an engine is still open, by its description and whether it has failed to renew its rules
@@ -24,10 +23,10 @@ in time."""
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What a rule ends with."""
+    """What ends a rule."""
 
     owner: str
-    """The engine; empty if the rule lasts."""
+    """The engine; empty if the rule is lasting."""
     ttl: int
     """Milliseconds after which the engine counts as gone unless it renews."""
 
@@ -36,7 +35,8 @@ LASTING = Holder("", 0)
 
 
 def allowed_in(project_id: str, is_open: IsOpen) -> Script[list[AllowedPermission]]:
-    """What is allowed in a project now, by permission and pattern; each once, whoever holds it."""
+    """What is allowed in a project now, by permission and pattern; each once, whichever engines
+    hold it."""
     found = yield from rows("permission_rule_list", project_id=project_id)
     now = yield from _clock()
     allowed: dict[tuple[str, str], AllowedPermission] = {}
@@ -57,8 +57,7 @@ def allowed_in(project_id: str, is_open: IsOpen) -> Script[list[AllowedPermissio
 def allow(
     project_id: str, request: PermissionRequest, holder: Holder, *, is_open: IsOpen, now: int
 ) -> Script[None]:
-    """Remember what a request offers to be remembered; what held until now and is over is
-    dropped."""
+    """Store the rules that a request offers; rules that are over are dropped."""
     time = yield from _clock()
     found = yield from rows("permission_rule_list", project_id=project_id)
     for permission, pattern, owner, _, expires in found:
@@ -77,8 +76,8 @@ def allow(
 
 
 def forget_allowed(project_id: str, id: str | None = None) -> Script[int]:
-    """Ask again for what was allowed in a project, or for one thing of it; tells how many rules
-    went."""
+    """Revoke what was allowed in a project, or one rule of it; return how many rules were
+    revoked."""
     yield from row("project_lock")
     gone = set()
     for permission, pattern, owner, *_ in (
@@ -91,12 +90,12 @@ def forget_allowed(project_id: str, id: str | None = None) -> Script[int]:
 
 
 def end_rules(owner: str) -> Script[None]:
-    """Drop what was allowed for as long as an engine is open: it closes."""
+    """Drop the rules that hold while an engine is open: it closes."""
     yield from run("permission_rule_end", owner=owner)
 
 
 def renew_rules(owner: str, time_expires: int) -> Script[None]:
-    """Put off the expiry of what holds for as long as an engine is open."""
+    """Extend the rules that hold while an engine is open."""
     yield from run("permission_rule_renew", owner=owner, time_expires=time_expires)
 
 
@@ -126,14 +125,14 @@ def _clock() -> Script[int]:
 
 
 def _id(project_id: str, permission: str, pattern: str) -> str:
-    # Nothing else has to be stored for it, and it stays the same when it is allowed again.
+    # Derived, so that no id has to be stored and allowing a rule again gives the same id.
     text = "\0".join((project_id, permission, pattern))
     return f"rule_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedFile:
-    """A file that is trusted for as long as its content has this digest."""
+    """A file that is trusted while its content has this digest."""
 
     path: str
     digest: str
@@ -141,7 +140,7 @@ class TrustedFile:
 
 
 def trust_file(path: str, digest: str, *, now: int) -> Script[None]:
-    """Trust a file with this content; other contents that were trusted stay so."""
+    """Trust a file with this content; its other trusted contents stay trusted."""
     yield from run("trust_add", path=path, digest=digest, now=now)
 
 
@@ -151,7 +150,7 @@ def is_trusted(path: str, digest: str) -> Script[bool]:
 
 
 def distrust_file(path: str) -> Script[bool]:
-    """Trust a file no more, whatever it holds; tells whether it was trusted."""
+    """Untrust a file with any content; return whether it was trusted."""
     return (yield from run("trust_drop", path=path)) > 0
 
 

@@ -1,51 +1,15 @@
-"""Growth: what came to a conversation since it was last read, and what of the rest has changed."""
+"""Growth: the new messages of a conversation since it was last read, and which of the others
+changed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from kedge.domain.conversation import Growth, PlacedMessage
 from kedge.domain.events import MessageRemoved
-from kedge.domain.messages import MessageWithParts
 from kedge.store.queries.event_log import log_head
 from kedge.store.queries.messages import MessageText, with_parts
 from kedge.store.queries.sessions import get_session_text
-from kedge.store.queries.unanswered import PromptState, state_of
+from kedge.store.queries.unanswered import state_of
 from kedge.store.transaction import Row, Script, rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedMessage:
-    """A message as a value, with its place in the session and what becomes of it."""
-
-    message: MessageWithParts
-    pos: int
-    state: PromptState = PromptState.SETTLED
-    """Of a prompt; an answer has none."""
-    joined: int | None = None
-    """Where the newer prompt is that it was answered with."""
-    size: int = 0
-    """How long its JSON text is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """Messages that follow a position, and what happened to others since a place in the log."""
-
-    messages: list[PlacedMessage]
-    more: bool
-    """Whether further ones follow."""
-    head: int
-    """Where the log ended when this was read."""
-    updated: frozenset[str]
-    """Messages that were written, apart from their parts."""
-    changed: frozenset[str]
-    """Messages that are gone, or of which a part was written or is gone."""
-    answered: frozenset[str]
-    """Prompts that have an answer of their own behind the position."""
-
-    @property
-    def is_touched(self) -> bool:
-        """Whether anything was written since, new messages included."""
-        return bool(self.updated or self.changed)
 
 
 def conversation_growth(
@@ -57,7 +21,7 @@ def conversation_growth(
     answered: frozenset[str] | None = None,
 ) -> Script[Growth]:
     """The messages that follow the position `after`, oldest first, and what the log says of others
-    since the place `since` in it; nothing if that is None. `answered` is what the page before said.
+    after `since`; nothing if that is None. `answered` comes from the page before.
 
     Decoded here, so that a reader's thread does it.
     """

@@ -34,8 +34,8 @@ TOOL_ABORTED = "Tool execution aborted"
 def interrupt_open_messages(
     info: SessionInfo, now: int, error: Failure, notes: Mapping[str, str] | None = None
 ) -> Script[int]:
-    """Complete every open message of a locked session with an error, its tool calls as
-    interrupted; `notes` say more of some of these, by part."""
+    """Complete every open message of a locked session with an error, and its tool calls as
+    interrupted; `notes` add details to some of these, by part."""
     pieces = yield from take_pieces(info.id)
     found = yield from rows("message_open_list", session_id=info.id)
     for each in found:
@@ -88,7 +88,7 @@ def _interrupt_parts(
 
 
 def interrupted(part: Part, now: int, note: str = "") -> Part:
-    """The part as it stands after an interrupt: text ends where it was, a tool call is an error."""
+    """The part after an interrupt: text ends where it was, a tool call fails."""
     if isinstance(part, ToolPart):
         return msgspec.structs.replace(part, state=_interrupted_state(part, now, note))
     if isinstance(part, TextPart | ReasoningPart) and part.time is not None:

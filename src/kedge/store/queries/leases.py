@@ -1,7 +1,7 @@
 """Leases: which process runs a session, and so whether the session is busy.
 
-A lease is taken over only when its owner is gone, and every take-over raises the generation, so
-that a paused owner's writes are refused from then on.
+A lease is taken over only when its owner is gone, and every takeover raises the generation, so that
+a paused owner's writes are refused from then on.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from kedge.store.queries.unanswered import leave_prompts, say_cut_off
 from kedge.store.transaction import Emit, Script, ScriptMaker, T, row, rows, run
 
 LeaseKind: TypeAlias = Literal["turn", "revert"]
-"""What a session is taken for."""
+"""The purpose of a lease."""
 
 IsAlive: TypeAlias = Callable[[str, bool], bool]
 """Whether an owner still lives, given its description and whether its lease has expired."""
@@ -52,11 +52,11 @@ def acquire_lease(
     kind: LeaseKind = "turn",
     first_pos: int = 0,
 ) -> Script[Fence]:
-    """Take the lease of a locked session, if it is free or its owner is gone; `first_pos` is where
-    the messages of the run begin.
+    """Take the lease of a locked session, if it is free or its owner is gone; `first_pos` is the
+    position of the run's first message.
 
-    The caller says when the session is busy: `status_event` belongs behind what the run begins
-    with.
+    The caller announces that the session is busy: `status_event` belongs after the first events of
+    the run.
     """
     now = yield from clock()
     held = yield from row("lease_lock", session_id=info.id)
@@ -67,7 +67,7 @@ def acquire_lease(
             raise SessionBusy(info.id)
         generation = last + 1
         if holder is not None:
-            # Whoever gives a lease back withdraws this; an owner that is gone could not.
+            # An owner that releases its lease withdraws its asks; one that is gone could not.
             yield from withdraw_asks(info, now)
     yield from run(
         "lease_take",
@@ -84,7 +84,7 @@ def acquire_lease(
 
 
 def set_status(fence: Fence, status: SessionStatus) -> Script[None]:
-    """What the owner of a lease says it is doing."""
+    """Set the status that the owner of a lease reports."""
     info = (yield from lock_session(fence.session_id)).info
     yield from pass_fence(fence)
     now = yield from clock()
@@ -94,9 +94,9 @@ def set_status(fence: Fence, status: SessionStatus) -> Script[None]:
 
 
 def release_lease(fence: Fence) -> Script[SessionInfo]:
-    """Give the lease back; whoever waits for the session hears that it is idle.
+    """Release the lease, and announce that the session is idle.
 
-    A step that could not store its own end has left a message open: it ends here.
+    A step that could not store its own end has left a message open: it is closed here.
     """
     info = (yield from lock_session(fence.session_id)).info
     yield from pass_fence(fence)
@@ -109,24 +109,24 @@ def release_lease(fence: Fence) -> Script[SessionInfo]:
 
 
 def free_lease(info: SessionInfo) -> Script[None]:
-    """Make a locked session idle, whatever waits, and tell that its turn is over."""
+    """Make a locked session idle, even if prompts wait, and announce that its turn is over."""
     yield from drop_lease(info)
     yield about(info, SessionIdle(sessionID=info.id), "")
 
 
 def drop_lease(info: SessionInfo) -> Script[None]:
-    """Make a locked session idle, and close what it asked and what was asked of its run.
+    """Make a locked session idle, and close the asks of its run and the requests to it.
 
-    No turn is over by this: programs ring a bell when one is.
+    Announces no end of a turn: some programs notify the user of that.
     """
     yield from give_up_lease(info, Idle())
     yield status_event(info, Idle())
 
 
 def give_up_lease(info: SessionInfo, status: SessionStatus) -> Script[None]:
-    """As `drop_lease`, but clients are told nothing: `status` is what they believe."""
+    """Like `drop_lease`, but clients get no event: `status` is what they were last told."""
     now = yield from clock()
-    # What is at work without having ended by itself has no end that could be told.
+    # Calls that are still active without having ended have no known end.
     yield from abandon_calls(info.id)
     yield from drop_processes(info.id)
     yield from run("lease_release", session_id=info.id, status=wire.encode(status), now=now)
@@ -146,8 +146,8 @@ def take_over(
 ) -> Script[bool]:
     """End the run of an owner that is gone: close what it left open and make the session idle.
 
-    Tells whether there was such a run. From here on the old owner's writes are refused. `closing`
-    records how its calls ended; `notes` say what came of them, by part. Prompts that it has not
+    Returns whether there was such a run. From here on the old owner's writes are refused. `closing`
+    records how its calls ended; `notes` describe their results, by part. Prompts that it has not
     begun to answer are left.
     """
     info = (yield from lock_session(session_id)).info
@@ -169,14 +169,14 @@ def take_over(
 
 
 def renew_leases(owner: str, *, ttl: int) -> Script[None]:
-    """Put off the expiry of everything this owner holds, and of what is allowed while it lives."""
+    """Extend everything this owner holds, and the rules that hold while it lives."""
     now = yield from clock()
     yield from run("lease_renew", owner=owner, time_expires=now + ttl)
     yield from renew_rules(owner, now + ttl)
 
 
 def lease_owners(after: str, limit: int) -> Script[list[tuple[str, str, bool]]]:
-    """Which sessions somebody holds, by session id, who that is, and whether the lease has
+    """The sessions that are held, by session id, with the owner and whether the lease has
     expired."""
     now = yield from clock()
     found = yield from rows("lease_owned", after=after, limit=limit)
@@ -184,7 +184,7 @@ def lease_owners(after: str, limit: int) -> Script[list[tuple[str, str, bool]]]:
 
 
 def held_leases(after: str, limit: int) -> Script[list[LeaseState]]:
-    """Leases that somebody holds, dead or alive, by session id."""
+    """Held leases, of dead or living owners, by session id."""
     now = yield from clock()
     found = yield from rows("lease_owned", after=after, limit=limit)
     return [
@@ -213,13 +213,13 @@ def lease_of(session_id: str) -> Script[tuple[str | None, bool, SessionStatus]]:
 
 
 def told_status(session_id: str) -> Script[SessionStatus]:
-    """What clients were last told that a session is doing."""
+    """The status of a session that was last announced to clients."""
     found = yield from row("lease_get", session_id=session_id)
     return Idle() if found is None else wire.decode(found[3], SessionStatus)
 
 
 def when_idle(session_id: str, is_alive: IsAlive, do: ScriptMaker[T]) -> Script[T]:
-    """Do something to a session that nobody runs; `SessionBusy` if somebody does."""
+    """Run a script on an idle session; `SessionBusy` if it is held."""
     # Locked, so that no run begins meanwhile.
     yield from lock_session(session_id)
     owner, expired, _ = yield from lease_of(session_id)
@@ -243,5 +243,5 @@ def clock() -> Script[int]:
 
 
 def status_event(info: SessionInfo, status: SessionStatus) -> Emit:
-    """The event that says what a session is doing."""
+    """The event that announces a session's status."""
     return about(info, SessionStatusChanged(sessionID=info.id, status=status), "status")

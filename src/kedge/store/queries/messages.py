@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput, MessageNotFound
 from kedge.domain.events import MessageRemoved, MessageUpdated
 from kedge.domain.messages import Answer, AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.sessions import LockedSession, about, get_session_text, lock_live_session
 from kedge.store.queries.totals import add_totals, message_totals
@@ -35,7 +35,7 @@ class MessageText(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole."""
+        """The whole JSON text."""
         return f'{{"info":{self.info},"parts":[{self.parts}]}}'
 
     def decoded(self) -> MessageWithParts:
@@ -43,7 +43,7 @@ class MessageText(NamedTuple):
         return wire.decode(self.text, MessageWithParts)
 
     def answer(self) -> Answer:
-        """The message as a value, if it is one of a model."""
+        """The message as a value, if it is an assistant's."""
         return wire.decode(self.text, Answer)
 
 
@@ -61,7 +61,7 @@ class MessagePage:
 def put_message(
     message: Message, *, fence: Fence | None = None, awaiting: int = 0
 ) -> Script[Message]:
-    """Store a message, new or changed. The time it was created is the store's to give and never
+    """Store a new or changed message. The store sets the time it was created, which never
     changes."""
     locked = yield from lock_live_session(message.sessionID, fence)
     return (yield from put_message_of(locked, message, awaiting=awaiting))
@@ -82,7 +82,7 @@ def put_message_of(
 
 
 def change_message(info: SessionInfo, message: Message) -> Script[None]:
-    """Store a message that is there, of a session that the transaction has locked."""
+    """Change a message of a session that the transaction has locked."""
     old = yield from row("message_get", session_id=message.sessionID, id=message.id)
     assert old is not None
     stored = yield from _update(message, old)
@@ -129,8 +129,8 @@ def _update(message: Message, old: Row) -> Script[Message]:
 
 
 def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
-    """The newest answer to a prompt. If that is no whole answer, because another prompt came in
-    between and was answered with it, the newest to that one."""
+    """The newest answer to a prompt. If that is incomplete, because a newer prompt came in between
+    and was answered with it, the newest answer to that one."""
     found = yield from rows("message_answers_after", session_id=session_id, id=id)
     own = [place for place, each in enumerate(found) if each[2] == id]
     if not own and (yield from row("message_failed", session_id=session_id, id=id)) is not None:
@@ -165,8 +165,8 @@ def message_page(
     after: PageCursor | None = None,
     limit: int,
 ) -> Script[MessagePage]:
-    """Messages next to a cursor: the newest before it, or the oldest after it; neither: the newest
-    of all."""
+    """Messages next to a cursor: the newest before it, or the oldest after it; without one the
+    newest of all."""
     yield from get_session_text(session_id)
     if after is None:
         pos = before.at if before else 2**62
@@ -188,7 +188,7 @@ def message_page(
 
 
 def remove_message(session_id: str, id: str, *, fence: Fence | None = None) -> Script[bool]:
-    """Remove a message and its parts; tells whether it was there."""
+    """Remove a message and its parts; return whether it existed."""
     locked = yield from lock_live_session(session_id, fence)
     found = yield from row("message_get", session_id=session_id, id=id)
     if found is not None:
@@ -204,7 +204,7 @@ def remove_message(session_id: str, id: str, *, fence: Fence | None = None) -> S
 
 
 def with_parts(session_id: str, page: Sequence[Row]) -> Script[list[MessageText]]:
-    """Messages of rows that start with id, role, parent_id, data, pos, with their parts."""
+    """Messages with their parts, from rows that start with id, role, parent_id, data, pos."""
     if not page:
         return []
     parts: dict[int, list[str]] = {found[4]: [] for found in page}

@@ -30,13 +30,13 @@ class _Call(msgspec.Struct):
 
 
 def loaded_files(session_id: str) -> Script[set[str]]:
-    """The files whose text the calls of a session brought beside what they were asked for."""
-    # Inside of a text the quotation marks would be escaped.
+    """The files whose text the calls of a session loaded beside what they were asked for."""
+    # Inside a text the quotation marks would be escaped.
     pattern = '%"loaded":["%'
     found = yield from rows("part_tools_like", session_id=session_id, pattern=pattern)
     files: set[str] = set()
     for (data,) in found:
-        # A tool of somebody else may mean something else by the word.
+        # A custom tool may use the key for something else.
         with suppress(msgspec.ValidationError):
             files.update(msgspec.json.decode(data, type=_Call).state.metadata.loaded)
     return files
@@ -59,7 +59,7 @@ def put_part(
     progress: bool = False,
     after_progress: bool = False,
 ) -> Script[None]:
-    """Store a part, new or changed; see `Emit` for what progress is."""
+    """Store a new or changed part; see `Emit` for progress."""
     if isinstance(part, StepFinishPart):
         yield from _put_finish(part, now, fence)
         return
@@ -121,7 +121,7 @@ def get_part(session_id: str, message_id: str, id: str) -> Script[Part]:
 def remove_part(
     session_id: str, message_id: str, id: str, *, fence: Fence | None = None
 ) -> Script[bool]:
-    """Remove a part; tells whether it was there."""
+    """Remove a part; return whether it existed."""
     locked = yield from lock_live_session(session_id, fence)
     home = yield from row("message_get", session_id=session_id, id=message_id)
     totals, found = Totals(), None

@@ -1,6 +1,7 @@
-"""Pieces: text of a part that still grows, kept beside it for when its process is killed.
+"""Pieces: text of a growing part, stored beside it in case its process is killed.
 
-They are no events, and no reader of messages sees them: whoever closes the part joins them.
+They are no events, and readers of messages do not see them: they are joined when the part is
+closed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,20 +14,20 @@ from kedge.store.transaction import Script, batch, row, rows, run
 
 
 class Piece(NamedTuple):
-    """Text that follows what its part was last stored with, or another piece."""
+    """Text that follows the stored text of its part, or another piece."""
 
     fence: Fence
     part_id: str
     start: int
-    """How many characters of the part come before it."""
+    """The number of characters of the part before it."""
     text: str
 
 
 def add_pieces(pieces: Iterable[Piece]) -> Script[None]:
-    """Keep pieces of any number of sessions; those of an owner that lost its lease are ignored.
+    """Store pieces of any number of sessions; those of an owner that lost its lease are ignored.
 
-    Nothing waits for a lock here. A piece that is stored in the same moment as another process
-    takes the session over is of a part that is closed: it is dropped when the next run ends.
+    Nothing waits for a lock here. A piece that is stored just when another process takes over the
+    session belongs to a closed part: it is dropped when the next run ends.
     """
     yield from row("commit_without_sync")
     yield from batch(
@@ -45,12 +46,12 @@ def add_pieces(pieces: Iterable[Piece]) -> Script[None]:
 
 
 def drop_pieces(session_id: str, part_id: str) -> Script[None]:
-    """Forget the pieces of a part that is stored with all of its text, or gone."""
+    """Drop the pieces of a part that is stored with all of its text, or gone."""
     yield from run("piece_drop", session_id=session_id, part_id=part_id)
 
 
 def take_pieces(session_id: str) -> Script[Mapping[str, Sequence[tuple[int, str]]]]:
-    """All pieces of a session, by part and in order; they are kept no longer."""
+    """Return and delete all pieces of a session, by part and in order."""
     taken: dict[str, list[tuple[int, str]]] = {}
     for part_id, start, data in sorted((yield from rows("piece_take", session_id=session_id))):
         taken.setdefault(part_id, []).append((start, wire.decode(data, str)))

@@ -1,5 +1,5 @@
-"""Plans: what a revert is about to write and what became of it, kept so that a crash in between is
-carried through and a finished one can be taken back."""
+"""Plans: what a revert is about to write and its outcome, stored so that an interrupted revert can
+be completed and a finished one can be taken back."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from kedge.store.transaction import Row, Script, batch, row, rows, run
 PlanKind: TypeAlias = Literal["revert", "files", "unrevert"]
 PlanState: TypeAlias = Literal["planned", "pending", "undone", "final"]
 StepOutcome: TypeAlias = Literal["done", "unsure", "conflict", "skipped", "undone"]
-"""A step that was done is undone when an unrevert takes it back and has to leave others. One that
-could not be done after a crash, but may have been done before it, is unsure."""
+"""An unrevert that cannot take back all steps leaves those it has taken back as undone. A step is
+unsure that could not be done after a crash, but may have been done before it."""
 
 
 class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that finishing a plan takes, whoever does it."""
+    """All that is needed to finish a plan, by any process."""
 
     machine: str
-    """Whose files they are."""
+    """The machine that has the files."""
     partID: str
     """Names the plan among the calls of the timeline, and the changes of a files-only revert."""
     messageID: str | None = None
@@ -38,37 +38,37 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     summary: SessionSummary | None = None
     """What was reverted, for the session object."""
     before: SessionSummary | None = None
-    """What the session object said before."""
+    """The session object's summary before the revert."""
     diffs: list[FileDiff] = msgspec.field(default_factory=list)
-    """What was reverted, for the event; without the texts."""
+    """What was reverted, for the event; without patches."""
     folders: list[bytes] = msgspec.field(default_factory=list)
-    """To be removed if nothing is in them, the deepest first."""
+    """Folders to remove if they are empty, the deepest first."""
     made: list[bytes] = msgspec.field(default_factory=list)
-    """Folders that are made on the way to files; whoever takes the plan back removes them."""
+    """Folders that are created for files; taking back the plan removes them."""
     needs: dict[int, list[tuple[bytes, str, bool]]] = msgspec.field(default_factory=dict)
-    """By the number of a step, the copies of which one must be there before it is carried out:
-    path, blob, and whether it is a symlink."""
+    """By the number of a step, the copies of which one must exist before it is carried out: path,
+    blob, and whether it is a symlink."""
     leaves_files: bool = False
-    """Only messages were asked for."""
+    """Whether only messages were to be reverted."""
     files: list[bytes] | None = None
-    """Only these, and what is below them, were asked for."""
+    """The requested paths, which include what is below them."""
     receipt: Receipt
 
     @property
     def boundary(self) -> Boundary | None:
-        """Where a revert goes back to."""
+        """The boundary of the revert."""
         if self.messageID is None or self.pos is None:
             return None
         return Boundary(message_id=self.messageID, part_id=self.boundaryPartID, pos=self.pos)
 
     def looks_at(self, path: bytes) -> bool:
-        """Whether the plan is about what is at a path."""
+        """Whether the plan covers a path."""
         return not self.leaves_files and (self.files is None or is_among(path, self.files))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStep:
-    """What should become of one path, and what did."""
+    """The wanted state of one path, and its outcome."""
 
     n: int
     path: bytes
@@ -103,12 +103,12 @@ class StoredPlan(NewPlan):
 
 
 def is_among(path: bytes, chosen: Iterable[bytes]) -> bool:
-    """Whether a path is one of those chosen, or below one; nothing stands for the root."""
+    """Whether a path is one of those chosen, or below one; an empty path is the root."""
     return any(not each or path == each or path.startswith(each + b"/") for each in chosen)
 
 
 def add_plan(plan: NewPlan, steps: Sequence[PlanStep], *, number: int) -> Script[None]:
-    """Write down what is to be done, before any of it is."""
+    """Store a plan before any of it is carried out."""
     yield from run(
         "plan_add",
         id=plan.id,
@@ -141,7 +141,7 @@ def get_plan(id: str) -> Script[StoredPlan | None]:
 
 
 def open_plans(session_id: str) -> Script[list[StoredPlan]]:
-    """The plans of a session that are not over: to be carried through, or pending; oldest first."""
+    """The plans of a session that are unfinished or pending, oldest first."""
     return [_plan(each) for each in (yield from rows("plan_open", session_id=session_id))]
 
 
@@ -151,17 +151,17 @@ def pending_plans(session_id: str) -> Script[list[StoredPlan]]:
 
 
 def unfinished_plans() -> Script[list[StoredPlan]]:
-    """The plans of all sessions that are to be carried through, oldest first."""
+    """The unfinished plans of all sessions, oldest first."""
     return [_plan(each) for each in (yield from rows("plan_unfinished"))]
 
 
 def sessions_with_unfinished() -> Script[list[str]]:
-    """The sessions of plans that are to be carried through."""
+    """The sessions with unfinished plans."""
     return [each[1] for each in (yield from rows("plan_unfinished"))]
 
 
 def is_unfinished(session_id: str) -> Script[bool]:
-    """Whether a plan of the session is still to be carried through."""
+    """Whether a plan of the session is unfinished."""
     found = yield from open_plans(session_id)
     return any(plan.state == "planned" for plan in found)
 
@@ -179,7 +179,7 @@ def close_plan(
     *,
     now: int,
 ) -> Script[None]:
-    """Write down what became of a plan and of each of its steps."""
+    """Store the outcome of a plan and of each of its steps."""
     yield from batch(
         "plan_step_close",
         [{"plan_id": id, "n": n, "outcome": outcome} for n, outcome in outcomes.items()],
@@ -188,13 +188,13 @@ def close_plan(
 
 
 def settle_plans(plans: Iterable[NewPlan], state: PlanState) -> Script[None]:
-    """Pending plans were taken back, or are final."""
+    """Close pending plans that were taken back, or are final."""
     yield from batch("plan_set_state", [{"id": plan.id, "state": state} for plan in plans])
 
 
 def narrow_plan(plan: NewPlan, undone: Iterable[int]) -> Script[None]:
-    """Some steps of a pending plan were taken back; of the others only the files are kept in mind,
-    no message is hidden any more."""
+    """Record that some steps of a pending plan were taken back. The plan becomes a files-only one:
+    its other steps stand, and no message is hidden any more."""
     steps = [{"plan_id": plan.id, "n": n, "outcome": "undone"} for n in undone]
     yield from batch("plan_step_close", steps)
     yield from run("plan_set_kind", id=plan.id, kind="files")

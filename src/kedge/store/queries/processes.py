@@ -1,31 +1,13 @@
-"""Processes that a session's commands run in, so that whoever takes the session over can end
-them."""
+"""Processes of a session's commands, so that a process that takes over the session can end them."""
 
-from dataclasses import dataclass
-
+from kedge.domain.child_processes import Process
 from kedge.store.queries.fences import Fence, pass_fence
 from kedge.store.queries.sessions import lock_session
 from kedge.store.transaction import Script, rows, run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """The first process of a command."""
-
-    session_id: str
-    part_id: str
-    """The call that started it."""
-    machine: str
-    boot: str
-    """The boot, and the space of process ids, that the numbers belong to."""
-    pid: int
-    pgid: int
-    started: int
-    """When it started, as its system counts."""
-
-
 def put_process(process: Process, fence: Fence | None = None) -> Script[None]:
-    """A process that is about to begin its work, for the owner of the session's lease."""
+    """Store a process that is about to begin its work, for the owner of the session's lease."""
     yield from lock_session(process.session_id)
     yield from pass_fence(fence)
     yield from run(
@@ -41,7 +23,7 @@ def put_process(process: Process, fence: Fence | None = None) -> Script[None]:
 
 
 def drop_process(process: Process) -> Script[None]:
-    """The call that started the process is over."""
+    """Drop the process of a call that is over."""
     yield from run(
         "process_drop",
         session_id=process.session_id,
@@ -51,7 +33,7 @@ def drop_process(process: Process) -> Script[None]:
 
 
 def drop_processes(session_id: str) -> Script[None]:
-    """All calls of a session are over."""
+    """Drop the processes of a session whose calls are all over."""
     yield from run("purge_process", session_id=session_id)
 
 

@@ -1,4 +1,4 @@
-"""Projects: which project a folder belongs to, and every name the project ever had.
+"""Projects: which project a folder belongs to, and every identity the project ever had.
 
 The folder decides first: a known folder keeps its sessions in one list whatever happens to its git
 history.
@@ -18,7 +18,7 @@ from kedge.store.transaction import Emit, Script, row, rows, run
 
 @dataclass(frozen=True, slots=True)
 class KnownWorktree:
-    """What was found out about a worktree when it was last looked at."""
+    """What was found out about a worktree when it was last inspected."""
 
     project_id: str
     fingerprint: str
@@ -34,12 +34,12 @@ def place_worktree(
     fingerprint: str = "",
     related: bool = True,
 ) -> Script[Project]:
-    """The project of a worktree, given who it says it is now.
+    """The project of a worktree, given its current identity.
 
-    An identity that nobody has yet becomes another name of the folder's project if it is `related`
-    to the one before, as when history was rewritten; else another repository has taken the place.
-    If the identity is that of another project, the folder and its sessions move there, and a
-    related project that has no folder left hands on its names.
+    An identity that is new becomes another name of the folder's project if it is `related` to the
+    one before, as when history was rewritten; otherwise another repository has taken its place. If
+    the identity is that of another project, the folder and its sessions move there, and a related
+    project without a folder left passes its names on.
     """
     yield from row("project_lock")
     known = yield from row("worktree_get", path=path)
@@ -90,7 +90,7 @@ def update_project(
     icon: ProjectIcon | None = None,
     commands: ProjectCommands | None = None,
 ) -> Script[Project | None]:
-    """Change what people say of a project; what is None stays as it is."""
+    """Change a project's user settings; a None leaves the field as it is."""
     yield from row("project_lock")
     before = yield from find_project(id)
     if before is None:

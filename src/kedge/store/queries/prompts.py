@@ -1,7 +1,8 @@
-"""Prompts: those that a run begins with, those that wait for it, those that nobody answers."""
+"""Prompts: those that a run begins with, those that wait for it, and those without an answer."""
 
 from collections.abc import Callable, Sequence
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import MessageExists
 from kedge.domain.events import SessionIdle
 from kedge.domain.ids import IdMaker
@@ -22,16 +23,11 @@ from kedge.store.queries.sessions import (
     lock_session,
     save_session,
 )
-from kedge.store.queries.unanswered import (
-    PromptState,
-    set_state,
-    tell_unanswered,
-    unanswered,
-)
+from kedge.store.queries.unanswered import set_state, tell_unanswered, unanswered
 from kedge.store.transaction import Script, row, rows, run
 
 Change = Callable[[SessionInfo], SessionInfo]
-"""What a prompt does to the session object."""
+"""What a prompt changes in the session object."""
 
 ABORTED = aborted("Aborted before it was run")
 _WAITING = (PromptState.WAITING, PromptState.WAITING_LAST, PromptState.LEFT)
@@ -65,7 +61,7 @@ def put_prompt(
 def add_prompt(
     message: UserMessage, parts: Sequence[Part], change: Change, *, now: int
 ) -> Script[UserMessage]:
-    """Store a prompt that is not to be answered; it makes a pending revert final as others do."""
+    """Store a prompt that is not to be answered; like others it makes a pending revert final."""
     locked = yield from lock_live_session(message.sessionID)
     yield from make_final(locked, now=now)
     note = PromptState.NOTE
@@ -81,9 +77,9 @@ def queue_prompt(
     now: int,
     state: PromptState = PromptState.WAITING_LAST,
 ) -> Script[UserMessage | None]:
-    """Leave a prompt for the turn that the session is busy with; None if there is none.
+    """Leave a prompt for the running turn of the session; None if there is none.
 
-    A revert has the session too, but would hide the prompt.
+    A revert holds the session too, but would hide the prompt.
     """
     locked = yield from lock_live_session(message.sessionID)
     if (yield from _busy_with(message.sessionID, is_alive)) != "turn":
@@ -94,10 +90,11 @@ def queue_prompt(
 def ask_again(
     session_id: str, id: str, ids: IdMaker, *, is_alive: IsAlive, now: int
 ) -> Script[bool]:
-    """Let a prompt wait that no run has answered, and none is about to; tells whether it does.
+    """Queue a prompt again that no run has answered or is about to answer; return whether it waits
+    now.
 
-    One that was left waits already, and one that is spent is told so: nobody gets more attempts by
-    asking again.
+    A prompt that was left waits already, and a spent one is closed with an answer: asking again
+    gives no more attempts.
     """
     info = (yield from lock_live_session(session_id)).info
     if (yield from _busy_with(session_id, is_alive)) is not None:
@@ -117,7 +114,7 @@ def ask_again(
 
 
 def _busy_with(session_id: str, is_alive: IsAlive) -> Script[str | None]:
-    """What somebody who lives has a locked session for."""
+    """The kind of lease that a living owner has of a locked session."""
     held = yield from row("lease_lock", session_id=session_id)
     if held is None or held[1] is None:
         return None
@@ -126,21 +123,23 @@ def _busy_with(session_id: str, is_alive: IsAlive) -> Script[str | None]:
 
 
 def waiting_prompts(session_id: str) -> Script[list[UserMessage]]:
-    """The prompts that no run has taken up yet, oldest first."""
+    """The prompts that no run has accepted yet, oldest first."""
     return (yield from unanswered(session_id, *_WAITING))
 
 
 def take_prompts(session_id: str, fence: Fence) -> Script[list[UserMessage]]:
-    """The prompts that wait, oldest first; from here on they are the run's to answer."""
+    """Accept the waiting prompts, oldest first; from here on the run has to answer them."""
     yield from lock_live_session(session_id, fence)
     found = yield from waiting_prompts(session_id)
-    # Stored before anything is done for them: what ends its process does so no more than twice.
+    # Stored before anything is done for them: a prompt that kills its process does so at most
+    # twice.
     yield from run("message_take", session_id=session_id)
     return found
 
 
 def say_idle(session_id: str, ids: IdMaker, *, is_alive: IsAlive, now: int) -> Script[bool]:
-    """Tell that a session is idle, if it is, and let no prompt wait for a run; tells whether."""
+    """Announce that a session is idle, if it is, and let no prompt wait for a run; return whether
+    it is."""
     info = (yield from lock_live_session(session_id)).info
     if (yield from _busy_with(session_id, is_alive)) is not None:
         return False
@@ -158,29 +157,29 @@ def stop_waiting(session_id: str, ids: IdMaker, *, now: int) -> Script[None]:
 
 
 def drop_prompts(info: SessionInfo, error: Failure, ids: IdMaker, now: int) -> Script[None]:
-    """No prompt of a locked session waits any more; each is told why."""
+    """Drop all waiting prompts of a locked session; each gets an answer that says why."""
     waiting = yield from unanswered(info.id, *_NOT_TAKEN)
     yield from tell_unanswered(info, waiting, error, ids, now)
 
 
 def withdraw_prompt(session_id: str, id: str, ids: IdMaker, *, now: int) -> Script[None]:
-    """A prompt does not wait any more, unless a run has taken it up already."""
+    """Stop a prompt from waiting, unless a run has accepted it already."""
     info = (yield from lock_live_session(session_id)).info
     waiting = yield from unanswered(session_id, *_NOT_TAKEN)
     mine = [each for each in waiting if each.id == id]
-    yield from tell_unanswered(info, mine, not_run("nobody waits for its answer"), ids, now)
+    yield from tell_unanswered(info, mine, not_run("no program waits for its answer"), ids, now)
 
 
 def sessions_with_unanswered() -> Script[list[str]]:
-    """The sessions in which a prompt has no answer yet, running or not."""
+    """The sessions with a prompt without an answer, running or not."""
     return [id for (id,) in (yield from rows("message_unanswered_sessions"))]
 
 
 def account_for(
     session_id: str, ids: IdMaker, *, oldest: int, is_alive: IsAlive, now: int
 ) -> Script[bool]:
-    """Settle what runs have left in a session that nobody runs now. What was asked before `oldest`,
-    or may not be run again, is told so; tells whether anything is to be run."""
+    """Settle what runs have left in an idle session. Prompts from before `oldest`, or that may not
+    be run again, get an answer that says so; return whether there is anything to run."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is not None or (yield from _busy_with(session_id, is_alive)) is not None:
         return False

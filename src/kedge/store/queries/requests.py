@@ -1,4 +1,4 @@
-"""Requests: what somebody asks of a session that another process may be running."""
+"""Requests to a session that another process may be running."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from kedge.store.transaction import Script, row, rows, run
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """Something a run was asked to do."""
+    """A request to a run."""
 
     id: str
     kind: str
@@ -18,7 +18,7 @@ class RunRequest:
 
 
 def ask_to_stop(session_id: str, id: str) -> Script[int | None]:
-    """Ask the run of a session to end; gives its generation, or None if there is none."""
+    """Ask the run of a session to end; return its generation, or None if there is none."""
     yield from lock_session(session_id)
     held = yield from row("lease_lock", session_id=session_id)
     if held is None or held[1] is None:
@@ -30,7 +30,7 @@ def ask_to_stop(session_id: str, id: str) -> Script[int | None]:
 def add_request(
     session_id: str, id: str, kind: str, data: str = "{}", *, generation: int | None = None
 ) -> Script[None]:
-    """Leave a request where the owner of the session's lease finds it."""
+    """Leave a request for the owner of the session's lease."""
     info = (yield from lock_session(session_id)).info
     now = yield from clock()
     yield from run("request_add", id=id, session_id=session_id, kind=kind, data=data, now=now)
@@ -39,6 +39,6 @@ def add_request(
 
 
 def open_requests(session_id: str) -> Script[list[RunRequest]]:
-    """What was asked and not yet acted on, oldest first."""
+    """The requests that were not acted on yet, oldest first."""
     found = yield from rows("request_open", session_id=session_id)
     return [RunRequest(id, kind, data) for id, kind, data in found]

@@ -1,5 +1,5 @@
-"""Reverts: what is stored when one begins, is planned, done or given up, in the order clients know;
-how files are put back is not known here."""
+"""Reverts: what is stored when one begins, is planned, completed or given up, in the order clients
+expect; restoring files is not done here."""
 
 import stat
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -60,25 +60,25 @@ _LAST = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """What became of a plan."""
+    """The outcome of a plan."""
 
     receipt: Receipt
     outcomes: Mapping[int, StepOutcome]
     """By the number of the step."""
     seen: Sequence[tuple[bytes, str | None]]
-    """What the session knows of paths without reading them again."""
+    """Paths that the session knows without reading them again, with their blobs."""
     unseen: Sequence[bytes]
-    """What it has to read again before it edits it."""
+    """Paths that it has to read again before it edits them."""
     call_data: str
-    """What the plan did, as the timeline keeps it."""
+    """What the plan did, in the timeline's stored form."""
 
 
 def begin_revert(
     session_id: str, owner: str, ids: IdMaker, *, ttl: int, is_alive: IsAlive, now: int
 ) -> Script[Fence]:
-    """Take the session, so that nothing else runs in it meanwhile.
+    """Take the lease of a session, so that nothing else runs in it meanwhile.
 
-    Prompts that no run took up are not to be answered any more: what is undone may hide them.
+    Prompts that no run accepted are dropped: the revert may hide them.
     """
     info = (yield from lock_live_session(session_id)).info
     if (yield from is_unfinished(session_id)):
@@ -90,7 +90,7 @@ def begin_revert(
 
 
 def resume_plan(id: str, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[Fence | None]:
-    """Take the session of a plan that its owner left unfinished; None if it is finished by now."""
+    """Take the lease for a plan that its owner left unfinished; None if it is finished by now."""
     found = yield from get_plan(id)
     if found is None:
         return None
@@ -106,9 +106,9 @@ def resume_plan(id: str, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[F
 
 
 def end_revert(fence: Fence) -> Script[SessionInfo]:
-    """Let go of the session, without having done anything to it.
+    """Release the session without having changed it.
 
-    While a plan is still to be carried through it stays busy: nothing else may begin in it.
+    While a plan is unfinished the session stays busy: nothing else may begin in it.
     """
     locked = yield from lock_session(fence.session_id)
     yield from pass_fence(fence)
@@ -120,7 +120,7 @@ def end_revert(fence: Fence) -> Script[SessionInfo]:
 
 
 def waiting_reverts() -> Script[list[LeaseState]]:
-    """The sessions of plans that are still to be carried through, as if somebody had them."""
+    """The sessions of unfinished plans, in the form of held leases."""
     found: list[LeaseState] = []
     for plan in (yield from unfinished_plans()):
         session = yield from row("session_get", id=plan.session_id)
@@ -143,7 +143,7 @@ def waiting_reverts() -> Script[list[LeaseState]]:
 def store_plan(
     plan: NewPlan, steps: Sequence[PlanStep], call: NewCall, *, fence: Fence
 ) -> Script[StoredPlan]:
-    """Write a plan down; from here on it will be carried through, whatever happens."""
+    """Store a plan; from here on it will be completed, whatever happens."""
     yield from lock_live_session(plan.session_id, fence)
     number = yield from next_number()
     yield from add_plan(plan, steps, number=number)
@@ -154,7 +154,7 @@ def store_plan(
 
 
 def finish_plan(plan: StoredPlan, finish: Finish, *, fence: Fence, now: int) -> Script[SessionInfo]:
-    """Write down what became of a plan, tell those who listen, and let go of the session."""
+    """Store the outcome of a plan, announce it, and release the session."""
     locked = yield from lock_session(plan.session_id)
     yield from pass_fence(fence)
     if plan.kind == "unrevert":
@@ -205,8 +205,8 @@ def _finish_unrevert(
 
 
 def _take_back(plan: StoredPlan, left: Set[bytes], locked: LockedSession) -> Script[None]:
-    """A pending plan was taken back, except at the paths that had to be left alone: there it is now
-    a files-only one, so that another unrevert can try again."""
+    """Record that a pending plan was taken back. At the paths that had to be left alone it becomes
+    a files-only plan, so that another unrevert can try again."""
     done = [step for step in (yield from plan_steps(plan.id)) if step.is_done]
     kept = [step for step in done if step.path in left]
     if not kept:
@@ -219,7 +219,7 @@ def _take_back(plan: StoredPlan, left: Set[bytes], locked: LockedSession) -> Scr
 
 
 def _save(locked: LockedSession, info: SessionInfo) -> Script[None]:
-    """Store what became of the session; one that was deleted meanwhile stays so, and may be
+    """Store the changed session; one that was deleted meanwhile stays deleted, and may be
     restored."""
     if locked.time_deleted is None:
         yield from save_session(info)
@@ -234,7 +234,7 @@ def _close(plan: StoredPlan, finish: Finish, state: PlanState, now: int) -> Scri
 
 
 def _record(plan: StoredPlan, finish: Finish, locked: LockedSession) -> Script[None]:
-    """The plan was at work until now; what a files-only revert wrote is a change like others."""
+    """Record the end of the plan's call; what a files-only revert wrote is a change like others."""
     number = yield from next_number()
     yield from end_call(
         plan.session_id,
@@ -251,7 +251,7 @@ def _record(plan: StoredPlan, finish: Finish, locked: LockedSession) -> Script[N
 def _add(
     plan: StoredPlan, changes: Sequence[NewChange], locked: LockedSession, *, number: int
 ) -> Script[None]:
-    """What a plan wrote without hiding messages belongs to the last one."""
+    """Changes that a plan wrote without hiding messages belong to the last message."""
     newest = yield from row("message_newest", session_id=plan.session_id, pos=_LAST)
     if newest is None:
         return
@@ -271,6 +271,6 @@ def _made(folders: Iterable[bytes]) -> Iterable[NewChange]:
 
 def _changes(steps: Iterable[PlanStep]) -> Iterable[NewChange]:
     for step in steps:
-        # One of which it is not known whether it ever happened is no change to go by.
+        # A step that may never have happened is not recorded as a change.
         if step.outcome == "done":
             yield NewChange(path=step.path, before=step.expect, after=step.want, source="revert")

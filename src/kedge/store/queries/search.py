@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidCursor, InvalidInput, InvariantBroken
 from kedge.domain.events import (
     EventProperties,
@@ -24,16 +25,15 @@ from kedge.domain.events import (
 )
 from kedge.domain.parts import Part, TextPart, ToolCompleted, ToolError, ToolPart, part_ended
 from kedge.domain.sessions import SearchHit, SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.event_log import events_after, log_head
 from kedge.store.queries.session_lists import EVERYWHERE, LAST, SessionPage, buckets_of
 from kedge.store.transaction import Row, Script, row, rows, run
 
 MAX_BODY = 64 * 1024
-"""As much of one part as is indexed."""
+"""How much of one part is indexed."""
 
 COPIED = {"copied": True}
-"""Beside the part in an event that only tells of a fork's copy: there is nothing new to index."""
+"""Marks the part of an event that only announces a fork's copy: there is nothing new to index."""
 
 _MARK = "search_mark"
 _KINDS = ("title", "part")
@@ -97,7 +97,7 @@ def search_sessions(
     """Sessions of a list that have the query in their title, or its words in their title or in a
     part.
 
-    Reads all titles, but of parts only those that match.
+    Reads all titles, but only matching parts.
     """
     title, words = folded(query), query_words(query)
     if not title:
@@ -106,7 +106,7 @@ def search_sessions(
     found = yield from rows(
         "search_sessions",
         title=title,
-        # What has no words matches no part.
+        # A query without words matches no part.
         fts=f"words : ({_fts_prefixes(words)})" if words else '""',
         tsquery=_ts_query(words),
         place=place,
@@ -123,13 +123,13 @@ def search_sessions(
 
 
 def index_events(limit: int) -> Script[bool]:
-    """Index the next events after the high-water mark; tells whether there was anything."""
+    """Index the next events after the high-water mark; return whether there were any."""
     yield from row("index_lock")
     found = yield from row("meta_get", key=_MARK)
     mark = int(found[0]) if found else 0
     events = yield from events_after(mark, limit)
     if not events:
-        # The newest may have been deleted before anybody looked at them.
+        # The newest ones may have been deleted before they were indexed.
         head = yield from log_head()
         if head > mark:
             yield from run("meta_set", key=_MARK, value=str(head))
@@ -157,14 +157,14 @@ def query_words(text: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a query or a text as the index has them: folded, without accents."""
+    """The words of a query or a text as in the index: folded, without accents."""
     return _WORD.findall(folded(text))
 
 
 def folded(text: str) -> str:
-    """A text without the difference of cases and without accents.
+    """A text without differences of case and without accents.
 
-    Every part of a text, folded, is a part of the folded text.
+    Every substring of a text, folded, is a substring of the folded text.
     """
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text)
@@ -174,8 +174,8 @@ def folded(text: str) -> str:
 
 
 def folded_title(data: str | bytes) -> str:
-    """The folded title of a session, from its JSON text; empty if that is damaged, which is no
-    reason to refuse all others."""
+    """The folded title of a session, from its JSON text; empty if that is damaged, so that all
+    others can be listed."""
     try:
         return folded(wire.decode(data, SessionInfo).title)
     except InvalidInput:
@@ -183,7 +183,7 @@ def folded_title(data: str | bytes) -> str:
 
 
 def forget_session(session_id: str, limit: int) -> Script[bool]:
-    """Take a purged session out of the index; tells whether there may be more to take."""
+    """Remove a purged session from the index; return whether there may be more to remove."""
     yield from run("title_drop", session_id=session_id)
     found = yield from rows("search_doc_of_session", session_id=session_id, limit=limit)
     for (id,) in found:

@@ -1,5 +1,4 @@
-"""The lists a session stands in, kept in the order they are shown, so that a page costs what it
-holds.
+"""The lists that contain a session, kept in display order, so that a page costs what it holds.
 
 A session stands in the list of everything, of its directory, and of its path in the project and
 every folder above it.
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from kedge.domain import wire
+from kedge.domain.cursors import PageCursor
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.transaction import Row, Script, batch, rows, run
 
 EVERYWHERE = "all"
@@ -25,7 +24,7 @@ class SessionPage:
     """One page of sessions, newest first."""
 
     texts: list[str]
-    """Each as the JSON text that goes on the wire."""
+    """Each as its JSON text for clients."""
     next: PageCursor | None
     """Where the next page starts, if there is one."""
 
@@ -36,7 +35,7 @@ class SessionPage:
 
 
 def directory_place(directory: str) -> str:
-    """The list of one directory's sessions, whatever project it belongs to."""
+    """The list of one directory's sessions, in any project."""
     return _key(f"dir:{directory}")
 
 
@@ -52,7 +51,7 @@ def list_session(info: SessionInfo) -> Script[None]:
 
 
 def relist_session(info: SessionInfo) -> Script[None]:
-    """Move a session to its new rank in the lists it stands in."""
+    """Move a session to its new rank in its lists."""
     yield from run(
         "place_touch", bucket=_bucket(info), time_updated=info.time.updated, session_id=info.id
     )
@@ -73,9 +72,9 @@ def session_page(
     after: PageCursor | None,
     limit: int,
 ) -> Script[SessionPage]:
-    """A page of a list; `roots` and `archived` are wanted, unwanted or (None) don't care.
+    """A page of a list; `roots` and `archived` are True, False or, for either, None.
 
-    What changed last before `start`, or not before `before`, is left out.
+    Sessions whose last change is before `start`, or not before `before`, are left out.
     """
     at = PageCursor(before, "") if after is None or before < after.at else after
     found: list[Row] = []
@@ -111,7 +110,7 @@ def _bucket(info: SessionInfo) -> int:
 
 
 def buckets_of(roots: bool | None, archived: bool | None) -> list[int]:
-    """The buckets that hold what is wanted; None means that it does not matter."""
+    """The buckets of a selection; None selects both."""
     return [
         bucket
         for bucket in range(4)

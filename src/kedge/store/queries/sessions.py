@@ -1,4 +1,4 @@
-"""Sessions: create, read, change, delete, restore."""
+"""Sessions: create, read, change, delete and restore them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class LockedSession:
 
 
 def create_session(info: SessionInfo, worktree: str) -> Script[SessionInfo]:
-    """Store a new session; the session that it is a subtask of must be there."""
+    """Store a new session; its parent session, if any, must exist."""
     if info.parentID is not None:
         yield from lock_live_session(info.parentID)
     stored = yield from insert_session(info, worktree)
@@ -38,7 +38,8 @@ def create_session(info: SessionInfo, worktree: str) -> Script[SessionInfo]:
 def insert_session(info: SessionInfo, worktree: str) -> Script[SessionInfo]:
     """The rows of a new session, without the event that announces it.
 
-    The session belongs to the project that its worktree belongs to now, whatever the caller knew.
+    The session belongs to the current project of its worktree, even if the caller names an older
+    one.
     """
     home = yield from row("worktree_lock", path=worktree)
     if home is not None and home[0] != info.projectID:
@@ -66,7 +67,7 @@ def get_session(id: str) -> Script[SessionInfo]:
 
 
 def get_session_text(id: str) -> Script[str]:
-    """The session as the JSON text that goes on the wire."""
+    """The JSON text of the session for clients."""
     found = yield from row("session_get", id=id)
     if found is None:
         raise SessionNotFound(id)
@@ -74,7 +75,7 @@ def get_session_text(id: str) -> Script[str]:
 
 
 def lock_session(id: str) -> Script[LockedSession]:
-    """The session, deleted or not, held until the transaction ends."""
+    """The session, deleted or not, locked until the transaction ends."""
     found = yield from row("session_lock", id=id)
     if found is None:
         raise SessionNotFound(id)
@@ -84,7 +85,7 @@ def lock_session(id: str) -> Script[LockedSession]:
 
 
 def lock_live_session(id: str, fence: Fence | None = None) -> Script[LockedSession]:
-    """The session, held until the transaction ends, unless it is deleted or the fence is down."""
+    """The session, locked until the transaction ends, unless it is deleted or the fence fails."""
     locked = yield from lock_session(id)
     yield from pass_fence(fence)
     if locked.time_deleted is not None:
@@ -121,7 +122,7 @@ def store_session(info: SessionInfo) -> Script[None]:
 
 
 def touched(info: SessionInfo, now: int) -> SessionInfo:
-    """The session with `time.updated` moved on, never back."""
+    """The session with a later `time.updated`; it never goes back."""
     time = msgspec.structs.replace(info.time, updated=max(now, info.time.updated))
     return msgspec.structs.replace(info, time=time)
 
@@ -151,17 +152,17 @@ def fork_texts(id: str) -> Script[list[str]]:
 def session_tree(id: str) -> Script[list[str]]:
     """A live session and its subtasks, deepest first, the session itself last."""
     found = [id]
-    for each in found:  # It grows while it is walked.
+    for each in found:  # It grows during the iteration.
         found += [child for (child,) in (yield from rows("session_child_ids", id=each))]
     return found[::-1]
 
 
 def lock_session_tree(id: str) -> Script[list[SessionInfo]]:
-    """A live session and its subtasks, deepest first, all held until the transaction ends."""
+    """A live session and its subtasks, deepest first, all locked until the transaction ends."""
     yield from lock_live_session(id)
     found: list[SessionInfo] = []
     ids = [id]
-    for each in ids:  # It grows while it is walked.
+    for each in ids:  # It grows during the iteration.
         # Locked before its children are read: from then on there are no new ones.
         found.append((yield from lock_session(each)).info)
         ids += [child for (child,) in (yield from rows("session_child_ids", id=each))]
@@ -180,12 +181,12 @@ def delete_session(id: str, now: int) -> Script[list[SessionInfo]]:
 
 
 def restore_session(id: str) -> Script[SessionInfo]:
-    """Bring a deleted session back, with the subtasks that were deleted along with it."""
+    """Restore a deleted session, with the subtasks that were deleted along with it."""
     root = yield from lock_session(id)
     if root.time_deleted is None:
         return root.info
     ids = [id]
-    for each in ids:  # It grows while it is walked.
+    for each in ids:  # It grows during the iteration.
         info = (yield from lock_session(each)).info
         children = yield from rows(
             "session_deleted_child_ids", id=each, time_deleted=root.time_deleted
@@ -198,13 +199,14 @@ def restore_session(id: str) -> Script[SessionInfo]:
 
 
 def deleted_sessions(after: tuple[int, str], limit: int) -> Script[list[tuple[SessionInfo, int]]]:
-    """Deleted sessions that can still be restored, longest deleted first, each with when it was."""
+    """Deleted sessions that can still be restored, with the time of deletion, the earliest
+    first."""
     found = yield from rows("session_deleted_list", time=after[0], id=after[1], limit=limit)
     return [(wire.decode(data, SessionInfo), deleted) for data, deleted in found]
 
 
 def move_worktree_sessions(worktree: str, from_project: str, to_project: str) -> Script[int]:
-    """Sessions of a folder follow it when it turns out to belong to another project."""
+    """Move the sessions of a folder when it turns out to belong to another project."""
     found = yield from rows("session_of_worktree", worktree=worktree, project_id=from_project)
     for (id,) in found:
         yield from _rehome(id, projectID=to_project)
@@ -212,13 +214,13 @@ def move_worktree_sessions(worktree: str, from_project: str, to_project: str) ->
 
 
 def strays_in(directory: str, worktree: str) -> Script[bool]:
-    """Whether a directory has sessions of a worktree that it no longer lies in."""
+    """Whether a directory has sessions of a worktree that it is no longer in."""
     args = {"directory": directory, "worktree": worktree}
     return bool((yield from rows("session_of_directory", limit=1, **args)))
 
 
 def adopt_strays(directory: str, worktree: str, project_id: str) -> Script[None]:
-    """Sessions of a directory belong to the worktree that it lies in now.
+    """Move the sessions of a directory to the worktree that it is in now.
 
     It may have become a repository of its own, or a part of one that was made around it.
     """

@@ -1,5 +1,5 @@
-"""Tails: the messages that a final revert took out of a session. Their rows stay where they are,
-under the tail's id, until the session is purged; restoring one makes a new session of them."""
+"""Tails: the messages that a final revert took out of a session. Their rows are kept, under the
+tail's id, until the session is purged; restoring a tail makes a new session of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class NewTail:
     boundary: Boundary
     messages: int
     todos: list[Todo]
-    """The todo list as it was when the tail was still part of the session."""
+    """The todo list when the tail was still part of the session."""
     snapshot: str | None
     time_created: int
 
@@ -55,7 +55,7 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where rows of a message are kept: under a session's or a tail's id."""
+    """Where the rows of a message are kept: under a session's or a tail's id."""
 
     owner: str
     pos: int
@@ -91,7 +91,7 @@ def list_tails(session_id: str) -> Script[list[Tail]]:
 
 
 def restore_tail(id: str, fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInfo]:
-    """Fill the new session `fork` with a tail and all that was before it, as it was then."""
+    """Fill the new session `fork` with a tail and everything before it, as it was then."""
     assert fork.fork is not None
     origin = yield from lock_live_session(fork.fork.sessionID)
     stored = yield from _stored(origin.info.id)
@@ -122,7 +122,7 @@ def restore_tail(id: str, fork: SessionInfo, ids: IdMaker, now: int) -> Script[S
 
 
 def part_of_call(call: UnknownCall) -> Script[Part | None]:
-    """The part of a call, also if a final revert took it out and left what the call did."""
+    """The part of a call, even if a final revert removed it and left the call's changes."""
     found = yield from row(
         "part_get", session_id=call.session_id, message_pos=call.pos, id=call.part_id
     )
@@ -154,9 +154,9 @@ def _decoded(found: Row) -> _Stored:
 def _sources(
     session_id: str, chosen: _Stored, later: Sequence[_Stored], boundary: Boundary
 ) -> Script[tuple[list[_Source], list[_Source]]]:
-    """The messages and parts that the session had then, wherever they are kept by now.
+    """The messages and parts that the session had then, wherever they are kept now.
 
-    Positions are never given twice: what later reverts took out from before the boundary was there.
+    Positions are never given twice: what later reverts removed from before the boundary was there.
     """
     messages: list[_Source] = []
     parts: list[_Source] = []

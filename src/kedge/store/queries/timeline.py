@@ -1,5 +1,5 @@
-"""The timeline: one order of all that happens to files, the calls that run, and the snapshots taken
-meanwhile; whose the changes between two of them are is not decided here."""
+"""The timeline: one order of all changes to files, the running calls, and the snapshots taken
+meanwhile; attribution of the changes is done elsewhere."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from kedge.store.transaction import Row, Script, row, rows, run
 
 CallKind: TypeAlias = Literal["opening", "unknown", "declared"]
-"""A call of unknown effect is `opening` while its first snapshot is taken: it is not at work yet,
-but needs to know of whoever is from then on."""
+"""A call of unknown effect is `opening` while its first snapshot is taken: it is not active yet,
+but calls that are active from then on are kept for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Sample:
 
     number: int
     asked: int
-    """The newest number there was before it looked at anything."""
+    """The newest number before it inspected anything."""
     data: str
 
 
@@ -32,7 +32,7 @@ class StoredCall:
     machine: str
     kind: CallKind
     asked: int
-    """The newest number there was before it looked at anything."""
+    """The newest number before it inspected anything."""
     began: int
     ended: int | None
     data: str
@@ -62,8 +62,8 @@ def timeline_head() -> Script[int]:
 def next_number() -> Script[int]:
     """A new number of the timeline.
 
-    Nothing is locked after it: whoever has a number commits soon, and numbers are in the order of
-    commits.
+    Nothing is locked after it: a transaction with a number commits soon, and numbers are in the
+    order of commits.
     """
     found = yield from row("timeline_next")
     assert found is not None
@@ -71,7 +71,7 @@ def next_number() -> Script[int]:
 
 
 def begin_call(call: NewCall, number: int) -> Script[None]:
-    """The call is at work from this number on."""
+    """Begin a call; it is active from this number on."""
     yield from run(
         "call_begin",
         session_id=call.session_id,
@@ -87,30 +87,29 @@ def begin_call(call: NewCall, number: int) -> Script[None]:
 
 
 def open_up(session_id: str, part_id: str, *, asked: int, number: int) -> Script[None]:
-    """A call that was opening is at work from this number on."""
+    """Make an opening call active from this number on."""
     yield from run(
         "call_open_up", session_id=session_id, part_id=part_id, asked=asked, began=number
     )
 
 
 def abandon_calls(session_id: str) -> Script[None]:
-    """The calls of a session are over, and nobody knows what they did: whatever else is known of
-    their paths is nobody's."""
+    """Give up the calls of a session whose effects are unknown: other changes of their paths are
+    attributed to no session."""
     if (yield from open_calls(session_id)):
         number = yield from next_number()
         yield from run("call_abandon", session_id=session_id, ended=number)
 
 
 def end_call(session_id: str, part_id: str, *, machine: str, ended: int, data: str) -> Script[None]:
-    """The call was at work until this number; it is forgotten when nobody needs to know any
-    more."""
+    """End a call, which was active until this number; it is dropped when it is no longer needed."""
     yield from run("call_end", session_id=session_id, part_id=part_id, ended=ended, data=data)
     yield from forget(machine)
 
 
 def forget(machine: str) -> Script[None]:
-    """Drop what ended before the oldest call of unknown effect that still runs began, and left
-    nothing that somebody has to look after."""
+    """Drop calls that ended before the oldest running call of unknown effect began, and left
+    nothing to clean up."""
     oldest = yield from row("call_oldest", machine=machine)
     before = 2**62 if oldest is None else int(oldest[0])
     yield from run("call_forget", machine=machine, before=before)
@@ -118,7 +117,7 @@ def forget(machine: str) -> Script[None]:
 
 
 def add_sample(machine: str, worktree: str, sample: Sample) -> Script[None]:
-    """Remember a snapshot, if a call runs to which it may matter."""
+    """Store a snapshot, if a running call may need it."""
     if (yield from row("call_oldest", machine=machine)) is not None:
         yield from run(
             "sample_add",
@@ -152,7 +151,8 @@ def leftovers(machine: str) -> Script[list[StoredCall]]:
 
 
 def clean_up_call(session_id: str, part_id: str, *, machine: str, data: str) -> Script[None]:
-    """What a call left beside files was looked after, except for what its data still says."""
+    """Record that what a call left beside files was cleaned up, except for what its data still
+    lists."""
     yield from run("call_cleaned_up", session_id=session_id, part_id=part_id, data=data)
     yield from forget(machine)
 
@@ -174,11 +174,11 @@ def _call(found: Row) -> StoredCall:
 
 
 StoredHead = tuple[str | None, str | None]
-"""The ref, None when detached, and the commit, None where there is none yet."""
+"""The ref, None when detached, and the commit, None before the first one."""
 
 
 def note_head(session_id: str, message_id: str, head: StoredHead) -> Script[None]:
-    """Remember where the repository stands at a message, unless it is where it was before."""
+    """Store the repository's HEAD at a message, unless it is the same as before."""
     found = yield from row("message_get", session_id=session_id, id=message_id)
     assert found is not None
     pos = found[4]
@@ -188,6 +188,6 @@ def note_head(session_id: str, message_id: str, head: StoredHead) -> Script[None
 
 
 def head_at(session_id: str, pos: int) -> Script[StoredHead | None]:
-    """Where the repository stood at the message at a position; None if nobody looked."""
+    """The repository's HEAD at the message at a position; None if it was not recorded."""
     found = yield from row("head_at", session_id=session_id, pos=pos)
     return None if found is None else (found[0], found[1])

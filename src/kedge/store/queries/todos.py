@@ -20,8 +20,8 @@ def put_todos(
     message_id: str | None = None,
     fence: Fence | None = None,
 ) -> Script[None]:
-    """Replace the whole list. Without a message the version belongs to the newest one there is;
-    what a pending revert hides is not."""
+    """Replace the whole list. Without a message the version belongs to the newest message that a
+    pending revert does not hide."""
     locked = yield from lock_live_session(session_id, fence)
     pos = yield from _newest(locked)
     if message_id is not None:
@@ -61,14 +61,14 @@ def add_version(
 
 
 def get_todos(session_id: str) -> Script[list[Todo]]:
-    """The list as it is now."""
+    """The current list."""
     yield from get_session_text(session_id)
     found = yield from row("todo_newest", session_id=session_id)
     return wire.decode(found[1], list[Todo]) if found else []
 
 
 def todos_before(session_id: str, pos: int) -> Script[list[Todo]]:
-    """The list as it was before the message at this position."""
+    """The list before the message at this position."""
     found = yield from row("todo_before", session_id=session_id, pos=pos)
     return wire.decode(found[1], list[Todo]) if found else []
 

@@ -1,5 +1,4 @@
-"""What a session cost: the sum over the step-finish parts that are in it, kept in the session
-object."""
+"""The cost of a session: the sum over its step-finish parts, kept in the session object."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -13,7 +12,7 @@ from kedge.store.transaction import Script, rows
 
 
 class _Finish(msgspec.Struct):
-    """As much of a stored step-finish part as totals need."""
+    """The fields of a stored step-finish part that totals need."""
 
     cost: float
     tokens: TokenCount
@@ -35,7 +34,7 @@ class Totals:
         return Totals(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def negative(self) -> "Totals":
-        """What takes these totals away when added."""
+        """Totals that subtract these when added."""
         return Totals(**{each.name: -getattr(self, each.name) for each in fields(self)})
 
 
@@ -71,7 +70,7 @@ def with_totals(info: SessionInfo, extra: Totals) -> SessionInfo:
         reasoning=total.reasoning,
         cache=CacheCount(read=total.read, write=total.write),
     )
-    # Sums of floats leave dust: taking out what was put in must give zero again.
+    # Remove rounding errors of floats: subtracting what was added must give zero again.
     return msgspec.structs.replace(info, cost=round(total.cost, 12) + 0.0, tokens=tokens)
 
 

@@ -1,10 +1,11 @@
-"""Turns: what a run stores when it begins, steps, fails and ends, in the order clients know."""
+"""Turns: what a run stores when it begins, steps, fails and ends, in the order clients expect."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.events import SessionErrored
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, Message, UserMessage
@@ -32,7 +33,6 @@ from kedge.store.queries.sessions import (
     save_session,
 )
 from kedge.store.queries.unanswered import (
-    PromptState,
     say_cut_off,
     set_state,
     settle_answered,
@@ -43,7 +43,7 @@ from kedge.store.queries.unanswered import (
 from kedge.store.transaction import Emit, Script, row
 
 Unanswered: TypeAlias = Callable[[str], Script[None]]
-"""What becomes of the prompts of a session that its run has not answered."""
+"""Decides about the prompts of a session that its run has not answered."""
 
 _OVERTAKEN = "its process ended before it began, and something else was asked since"
 
@@ -60,10 +60,11 @@ def begin_turn(
     ids: IdMaker,
     state: PromptState = PromptState.TAKEN_LAST,
 ) -> Script[Fence]:
-    """Take the session and store the prompt; `change` is what the prompt does to the session
-    object, `state` says whether it may be run again if the process ends before it began.
+    """Take the lease of the session and store the prompt; `change` is what the prompt changes in
+    the session object, `state` says whether it may be run again if the process dies before
+    answering.
 
-    What earlier runs left is not run any more: whoever asked has gone on.
+    Prompts that earlier runs left are not run any more: the user has gone on.
     """
     locked = yield from lock_live_session(message.sessionID)
     fence = yield from _take(locked, owner, ttl=ttl, is_alive=is_alive, now=now)
@@ -80,7 +81,8 @@ def begin_turn(
 def resume_turn(
     session_id: str, *, owner: str, ttl: int, is_alive: IsAlive, now: int
 ) -> Script[tuple[Fence, list[UserMessage]] | None]:
-    """Take the session to answer the prompts that wait, oldest first; None if there is none."""
+    """Take the lease of the session to answer the waiting prompts, oldest first; None if there are
+    none."""
     locked = yield from lock_live_session(session_id)
     if not (yield from waiting_prompts(session_id)):
         return None
@@ -104,7 +106,7 @@ def _take(
 
 def store_message(message: Message, *, now: int) -> Script[Message]:
     """Store a message outside of a turn; a new one makes a pending revert final as a prompt does,
-    else it would be among what is hidden."""
+    as it would be hidden otherwise."""
     locked = yield from lock_live_session(message.sessionID)
     if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is None:
         yield from make_final(locked, now=now)
@@ -114,7 +116,7 @@ def store_message(message: Message, *, now: int) -> Script[Message]:
 def begin_step(
     message: AssistantMessage, start: StepStartPart, *, fence: Fence, now: int
 ) -> Script[AssistantMessage]:
-    """Store the message that answers, and where its first step starts."""
+    """Store a new assistant message and the start of its first step."""
     locked = yield from lock_live_session(message.sessionID, fence)
     stored = yield from put_message_of(locked, message)
     yield from settle_answered(message.sessionID, message.parentID)
@@ -133,7 +135,7 @@ def finish_step(
     fence: Fence,
     now: int,
 ) -> Script[None]:
-    """Store how a step ended, first that it did, then what it changed and when it was over."""
+    """Store the end of a step: first the end itself, then its changes and the time."""
     locked = yield from lock_live_session(message.sessionID, fence)
     yield from put_part(finish, now=now)
     yield from put_message_of(locked, message)
@@ -148,7 +150,7 @@ def finish_step(
 def spend_in_step(
     message: AssistantMessage, spent: StepFinishPart, *, fence: Fence, now: int
 ) -> Script[None]:
-    """Store what an attempt took that came to nothing, in a step that goes on."""
+    """Record the cost of a failed attempt, in a step that goes on."""
     locked = yield from lock_live_session(message.sessionID, fence)
     yield from put_part(spent, now=now)
     yield from put_message_of(locked, message)
@@ -164,7 +166,8 @@ def _summarise(session_id: str, summary: SessionSummary) -> Script[None]:
 def fail_step(
     session_id: str, error: Failure, *, fence: Fence, now: int, tell: bool
 ) -> Script[None]:
-    """Close what is open in a run that cannot go on, and say why unless that was told before."""
+    """Close what is open in a run that failed, and announce the error unless that was done
+    before."""
     info = (yield from lock_live_session(session_id, fence)).info
     if tell:
         yield session_error(info, error)
@@ -175,17 +178,16 @@ def fail_step(
 
 
 def summarise_turn(message: UserMessage, *, fence: Fence) -> Script[None]:
-    """Store a prompt with what its turn changed, while the run goes on to another one."""
+    """Store a prompt with the changes of its turn, while the run goes on to another one."""
     yield from put_message_of((yield from lock_live_session(fence.session_id, fence)), message)
 
 
 def finish_turn(
     message: UserMessage | None, *, fence: Fence, settle: Unanswered = settle_taken
 ) -> Script[SessionInfo]:
-    """Give the lease back; `message` is the prompt with what the turn changed, if it did.
+    """Release the lease; `message` is the prompt with its turn's changes, if there are any.
 
-    `settle` says what becomes of prompts without an answer; those that wait are left to the
-    next run.
+    `settle` decides about prompts without an answer; waiting ones are left for the next run.
     """
     locked = yield from lock_session(fence.session_id)
     yield from pass_fence(fence)
@@ -196,7 +198,7 @@ def finish_turn(
 
 
 def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
-    """Somebody stopped the run: no prompt of the session is answered any more."""
+    """The run was stopped by a request: no prompt of the session is answered any more."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is None:
         taken = yield from unanswered(session_id, PromptState.TAKEN, PromptState.TAKEN_LAST)
@@ -205,8 +207,9 @@ def drop_unanswered(session_id: str, *, ids: IdMaker, now: int) -> Script[None]:
 
 
 def leave_unanswered(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:
-    """The run was broken off: what it has not begun to answer is left, or told why if nobody else
-    may answer it. What waits for a program's own run waits on."""
+    """The run was broken off: prompts that it has not begun to answer are left, or get an answer
+    that says why if no other process may run them. Prompts that wait for a program's own run still
+    wait."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is None:
         taken = yield from unanswered(session_id, PromptState.TAKEN_LAST)
@@ -216,8 +219,8 @@ def leave_unanswered(session_id: str, error: Failure, *, ids: IdMaker, now: int)
 
 
 def fail_taken(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Script[None]:
-    """The run failed before it began to answer: what it has taken up is told why. To a prompt that
-    was just asked, an event has told it, as OpenCode does."""
+    """The run failed before it began to answer: the prompts it has accepted get an answer that says
+    why. For a new prompt the event is enough, as in OpenCode."""
     locked = yield from lock_session(session_id)
     if locked.time_deleted is None:
         taken = yield from unanswered(session_id, PromptState.TAKEN_LAST)
@@ -227,7 +230,7 @@ def fail_taken(session_id: str, error: Failure, *, ids: IdMaker, now: int) -> Sc
 
 
 def finish_unless_asked(message: UserMessage | None, *, fence: Fence) -> Script[SessionInfo | None]:
-    """Give the lease back as `finish_turn` does, unless a prompt waits for an answer."""
+    """Release the lease like `finish_turn`, unless a prompt waits for an answer."""
     yield from lock_session(fence.session_id)
     yield from pass_fence(fence)
     if (yield from waiting_prompts(fence.session_id)):
@@ -236,5 +239,5 @@ def finish_unless_asked(message: UserMessage | None, *, fence: Fence) -> Script[
 
 
 def session_error(info: SessionInfo, error: Failure) -> Emit:
-    """The event that says what went wrong in a session."""
+    """The event that announces an error in a session."""
     return about(info, SessionErrored(sessionID=info.id, error=error), "")

@@ -1,15 +1,15 @@
-"""Prompts without an answer: which run has them, and how it is told that there will be none.
+"""Prompts without an answer: which run has them, and how they are closed if there will be none.
 
-A run that ends well has answered its prompts. Whatever else ends it, each prompt is either answered
-after the next start, once, or says in an answer of its own why it is not.
+A run that ends normally has answered its prompts. After any other end, each prompt is either
+answered after the next start, once, or gets an answer that says why it is not.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.conversation import PromptState
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, MessagePath, MessageTime, UserMessage
 from kedge.domain.sessions import NO_TOKENS, SessionInfo
@@ -20,36 +20,9 @@ from kedge.store.rows import join_message
 from kedge.store.transaction import Script, row, rows, run
 
 
-class PromptState(IntEnum):
-    """What becomes of a prompt: above 0 until it is answered, and 0 or less from then on."""
-
-    JOINED = -3
-    """It is answered with a newer prompt that was taken up along with it; what is stored is less
-    than this by the place of that one."""
-    NOTE = -2
-    """Nobody is to answer it: it is read with the next prompt."""
-    FAILED = -1
-    """Its run failed before it began to answer, and nothing but an event tells of it. In a fork:
-    it had no answer when the fork was made."""
-    SETTLED = 0
-    """A run began to answer it, or it says in an answer of its own why none did."""
-    WAITING = 1
-    """The run that there is will take it up."""
-    TAKEN = 2
-    """A run has it, and has said nothing yet. If the run dies, the prompt is left."""
-    LEFT = 3
-    """Its run died before it began to answer. It may be run once more."""
-    TAKEN_LAST = 4
-    """As `TAKEN`, for the last time: if the run dies, the prompt is spent."""
-    SPENT = 5
-    """It is not to be run; that has yet to be told."""
-    WAITING_LAST = 6
-    """As `WAITING`, for a program that answers by itself: if its run dies, the prompt is spent."""
-
-
 def state_of(awaiting: int) -> tuple[PromptState, int | None]:
-    """What a stored number says: the state, and the place of the prompt that it is answered with,
-    if it is a newer one."""
+    """The state in a stored number, and the position of the newer prompt that it was answered with,
+    if any."""
     if awaiting <= PromptState.JOINED:
         return PromptState.JOINED, PromptState.JOINED - awaiting
     return PromptState(awaiting), None
@@ -66,7 +39,7 @@ def unanswered(session_id: str, *states: PromptState) -> Script[list[UserMessage
 
 
 def set_state(session_id: str, prompts: Iterable[UserMessage], state: PromptState) -> Script[None]:
-    """Say what becomes of prompts."""
+    """Set the state of prompts."""
     for prompt in prompts:
         yield from run(
             "message_set_awaiting", session_id=session_id, id=prompt.id, awaiting=int(state)
@@ -74,24 +47,25 @@ def set_state(session_id: str, prompts: Iterable[UserMessage], state: PromptStat
 
 
 def leave_prompts(session_id: str) -> Script[None]:
-    """A run ended, and did not choose to: what it has not begun to answer is left, or spent."""
+    """Handle a run that ended involuntarily: what it has not begun to answer is left, or spent."""
     yield from run("message_leave", session_id=session_id)
 
 
 def settle_taken(session_id: str) -> Script[None]:
-    """The run has answered what it has taken up."""
+    """Settle the prompts that the run has accepted: it has answered them."""
     yield from run("message_settle_taken", session_id=session_id)
 
 
 def settle_answered(session_id: str, id: str) -> Script[None]:
-    """The run begins to answer a prompt, and with it all others that it has taken up."""
+    """Settle a prompt that the run begins to answer, and with it all others that it has
+    accepted."""
     yield from run("message_settle_answered", session_id=session_id, id=id)
 
 
 def tell_unanswered(
     info: SessionInfo, prompts: Sequence[UserMessage], error: Failure, ids: IdMaker, now: int
 ) -> Script[None]:
-    """Say in an answer to each of these prompts of a locked session why there is no other."""
+    """Give each of these prompts of a locked session an answer that says why there is no other."""
     for prompt in prompts:
         locked = yield from lock_session(info.id)
         yield from put_message_of(locked, _answer(info, prompt, error, ids, now))
@@ -120,8 +94,8 @@ def _answer(
 
 
 def say_cut_off(info: SessionInfo, error: Failure, first_pos: int) -> Script[None]:
-    """If the run of a locked session ended between two steps, its last answer says so; what was
-    said before the run's first message was another's, who may end a turn as it likes."""
+    """If the run of a locked session ended between two steps, say so in its last answer. Messages
+    before the run's first one belong to other runs, which may end a turn as they like."""
     found = yield from row("message_newest_answer", session_id=info.id, first_pos=first_pos)
     if found is None:
         return

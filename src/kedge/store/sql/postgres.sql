@@ -1,15 +1,15 @@
--- PostgreSQL's own queries. Whoever changes a session locks its row first (session_lock), its lease second. Rows that
--- a statement reads beside a lock are those of before the wait for it, unless they are locked too.
+-- PostgreSQL's own queries. A transaction that changes a session locks its row first (session_lock), its lease second.
+-- Rows that a statement reads beside a lock are as they were before the wait for it, unless they are locked too.
 
 -- name: clock
 SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint
 
--- The transaction survives the end of this process as any other, and that of the server a little later.
+-- The transaction survives the end of this process at once, and that of the server a little later.
 
 -- name: commit_without_sync
 SELECT set_config('synchronous_commit', 'off', true)
 
--- Advisory locks: the first number is "kedg", the second says what for. 0 is taken by migrations.
+-- Advisory locks: the first number is "kedg", the second the purpose. 0 is used by migrations.
 
 -- name: worktree_lock
 SELECT project_id FROM worktree WHERE path = :path FOR SHARE
@@ -24,8 +24,8 @@ SELECT 1 FROM pg_advisory_xact_lock(1801806951, 2)
 SELECT project_id, directory, worktree, time_deleted, next_pos, last_created, data FROM session WHERE id = :id
 FOR UPDATE
 
--- Parts do not wait for each other, only for whoever holds the session. Not KEY SHARE: that one is content with the
--- old version of a row that was changed during the wait.
+-- Writers of parts do not wait for each other, only for a transaction that locks the session. Not KEY SHARE: that one
+-- accepts the old version of a row that was changed during the wait.
 
 -- name: part_home
 SELECT s.project_id, s.directory, m.pos, NULL
@@ -49,7 +49,7 @@ WHERE l.owner IS NOT NULL AND l.session_id > :after ORDER BY l.session_id LIMIT 
 -- name: lease_lock
 SELECT generation, owner, time_expires, status, kind, first_pos FROM lease WHERE session_id = :session_id FOR UPDATE
 
--- The token is written along: see `commit` in store/postgres/transactions.py.
+-- Also writes the token: see `commit` in store/postgres/transactions.py.
 -- name: event_append
 WITH head AS (UPDATE event_head SET seq = seq + :count RETURNING seq),
 token AS (
@@ -100,7 +100,7 @@ UPDATE search_doc SET body = :body, words = array_to_tsvector(
     ARRAY(SELECT DISTINCT left(word, 128) FROM unnest(string_to_array(left(:words, 250000), ' ')) AS word) || ('=' || kind)
 ) WHERE id = :id
 
--- One row holds both: whichever is dropped first takes the other along.
+-- One row holds both: dropping the first removes the other as well.
 
 -- name: search_text_drop
 DELETE FROM search_doc WHERE id = :id
@@ -108,7 +108,7 @@ DELETE FROM search_doc WHERE id = :id
 -- name: search_doc_drop
 DELETE FROM search_doc WHERE id = :id
 
--- The hits are found first, all of them and by the words alone: else a planner that hopes for an early hit walks
+-- All hits are found first, by the words alone: otherwise a planner that expects an early hit walks
 -- through every document by id.
 
 -- name: search_hits

@@ -1,4 +1,4 @@
--- Queries that read the same in SQLite and PostgreSQL. See queries.py for the form.
+-- Queries that are the same in SQLite and PostgreSQL. See named_sql.py for the format.
 
 -- name: meta_get
 SELECT value FROM meta WHERE key = :key
@@ -150,7 +150,7 @@ SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND parent
 -- name: message_next_answer
 SELECT pos FROM message WHERE session_id = :session_id AND pos > :pos AND role = 'assistant' ORDER BY pos LIMIT 1
 
--- Answers to older prompts may come after a prompt; they are none of its own.
+-- Answers to older prompts may come after a prompt; they are not its answers.
 
 -- name: message_answers_after
 SELECT a.id, a.role, a.parent_id, a.data, a.pos
@@ -164,7 +164,7 @@ ORDER BY a.pos
 SELECT id, role, parent_id, data, pos FROM message
 WHERE session_id = :session_id AND role = 'assistant' AND pos >= :first_pos ORDER BY pos DESC LIMIT 1
 
--- What `awaiting` says is listed in `kedge.store.verbs.unanswered.PromptState`.
+-- The values of `awaiting` are listed in `kedge.store.queries.unanswered.PromptState`.
 
 -- name: message_failed
 SELECT id FROM message WHERE session_id = :session_id AND id = :id AND awaiting = -1
@@ -390,7 +390,7 @@ DELETE FROM session WHERE id = :id
 
 -- ---- forks
 
--- Copies stand where their originals do, so that each finds its parent's copy by an index.
+-- Copies have the positions of their originals, so that each finds its parent's copy by an index.
 
 -- name: fork_parents
 UPDATE message SET parent_id = COALESCE((
@@ -443,7 +443,7 @@ WHERE session_id = :session_id AND ended IS NULL
 SELECT session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data FROM call
 WHERE machine = :machine ORDER BY began
 
--- A call that is over and still has steps left temporary files that nobody has looked after yet.
+-- A call that is over and still has steps left temporary files that were not cleaned up yet.
 
 -- name: call_leftovers
 SELECT session_id, part_id, message_id, worktree, machine, kind, asked, began, ended, data FROM call
@@ -462,7 +462,7 @@ WHERE session_id = :session_id AND part_id = :part_id AND ended IS NULL
 -- name: call_forget
 DELETE FROM call WHERE machine = :machine AND ended < :before AND data NOT LIKE '%"steps"%'
 
--- The call of a revert belongs to no message, and ends when the revert is carried through.
+-- The call of a revert belongs to no message, and ends when the revert is completed.
 
 -- name: call_abandon
 UPDATE call SET ended = :ended WHERE session_id = :session_id AND ended IS NULL AND message_id <> ''
@@ -658,7 +658,7 @@ SELECT project_id FROM session WHERE id = :id
 -- name: tail_of_message
 SELECT id FROM tail WHERE session_id = :session_id AND message_id = :id AND part_id IS NOT NULL
 
--- ---- asks and what was allowed for good
+-- ---- asks and grants
 
 -- name: ask_add
 INSERT INTO ask (id, session_id, kind, data, time_created, time_ended, answer)

@@ -13,11 +13,12 @@ from kedge.store.sqlite.connection import WAL_LIMIT, connect
 
 _log = logging.getLogger(__name__)
 _PRESSING = 4
-"""Times its limit that the log may grow before writers stand back."""
+"""How many times its limit the log may grow before writers pause."""
 _STAND_BACK = 5.0
 _SHORT_TRY = 0.01
 _LONG_TRY = 0.5
-"""Seconds of one try to start the log afresh: at first, and when it presses."""
+"""Seconds of one attempt to restart the log: the short one normally, the long one when it is far
+too long."""
 
 
 class Checkpoints:
@@ -35,7 +36,7 @@ class Checkpoints:
         self._nothing_presses.set()
 
     def look(self) -> None:
-        """See whether the log has grown too long, and if so do something about it, not waiting for
+        """Check whether the log is too long, and if so start a checkpoint without waiting for
         it."""
         size = self._size()
         if size <= WAL_LIMIT:
@@ -50,11 +51,11 @@ class Checkpoints:
 
     @property
     def presses(self) -> bool:
-        """Whether the log is so long that writers should stand back until it was started afresh."""
+        """Whether the log is so long that writers should pause until it is restarted."""
         return not self._nothing_presses.is_set()
 
     def let_pass(self) -> None:
-        """Stand back for a moment if need be; called by a thread that is about to write."""
+        """Pause for a moment if needed; called by a thread that is about to write."""
         self._nothing_presses.wait(_STAND_BACK)
 
     def close(self) -> None:
@@ -75,10 +76,10 @@ class Checkpoints:
                 done = self._restart(size)
                 self._restart_above = 2 * WAL_LIMIT if done else size + WAL_LIMIT
             else:
-                # Nobody waits for this one. When nobody writes meanwhile, the log begins anew.
+                # Blocks no other connection. Without writes meanwhile, the log begins anew.
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            # Nothing is lost: the log only stays longer, and the next look tries again.
+            # Nothing is lost: the log only stays longer, and the next check tries again.
             _log.warning("checkpoint of %s failed: %s", self._path, error)
         finally:
             with self._lock:
@@ -86,13 +87,13 @@ class Checkpoints:
                 self._running = False
 
     def _restart(self, size: int) -> bool:
-        """Start the log afresh; under constant use it never empties by itself.
+        """Restart the log; under constant use it never empties by itself.
 
-        Writers wait while the readers of the moment finish. So the tries are short and few, until
-        the log presses: then the writers of this process stand back, also for another process that
-        is at it, and the log is cut off.
+        Writers wait while the current readers finish. So the attempts are short and few, until the
+        log is far too long: then the writers of this process pause, also for the attempts of other
+        processes, and the log is truncated.
         """
-        # Else it is kept: writing over a file is cheaper than making it grow.
+        # Otherwise the file keeps its size: overwriting a file is cheaper than growing it.
         presses = size > _PRESSING * WAL_LIMIT
         mode, pause = ("TRUNCATE", _LONG_TRY) if presses else ("RESTART", _SHORT_TRY)
         deadline = time.monotonic() + 3 * pause

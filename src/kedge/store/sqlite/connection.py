@@ -1,5 +1,4 @@
-"""Opens SQLite connections the way kedge wants them, and gives up the wait for a lock only after
-long."""
+"""Opens and configures SQLite connections; waits long for locks before giving up."""
 
 import errno
 import logging
@@ -19,7 +18,7 @@ PATIENCE = 60.0
 """Seconds a caller waits for a lock of another process before it gets an error."""
 
 SILENCE = 0.5
-"""Seconds of such a wait after which the log says who is waited for."""
+"""Seconds of such a wait after which a warning names the process that holds the lock."""
 
 WAL_LIMIT = 4 * 1024 * 1024
 """Bytes of write-ahead log after which a checkpoint is due."""
@@ -42,10 +41,10 @@ def connect(path: Path, *, wait: float) -> sqlite3.Connection:
 
 
 def open_file(path: Path, *, wait: float) -> sqlite3.Connection:
-    """A connection that has changed nothing about the file yet."""
+    """A connection that has not changed the file yet."""
     return patiently(
         lambda: sqlite3.connect(
-            # One that is not there is not made: it was taken away, and would be an empty one.
+            # A missing file is not created: it was removed, and a new one would be empty.
             f"{path.as_uri()}?mode=rw",
             uri=True,
             timeout=wait,
@@ -58,15 +57,16 @@ def open_file(path: Path, *, wait: float) -> sqlite3.Connection:
 
 
 def configure(connection: sqlite3.Connection, path: Path) -> None:
-    """Set a connection up the way kedge wants it."""
+    """Configure a connection."""
     patiently(lambda: _configure(connection), path)
 
 
 def create_file(path: Path) -> None:
-    """Make the file for its owner alone; the log and the index that SQLite puts beside it follow
-    its mode."""
-    # When a process closes any descriptor of a file, POSIX drops all locks it has on it, SQLite's
-    # too. So a file that is there is not opened, and one that is being made is nobody else's yet.
+    """Create the file, readable by its owner alone; SQLite gives its log and index the same
+    mode."""
+    # When a process closes any descriptor of a file, POSIX drops all its locks on the file,
+    # SQLite's too. So an existing file is not opened, and a file that is being created has no users
+    # yet.
     with _creating:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -81,7 +81,7 @@ def create_file(path: Path) -> None:
 
 
 def patiently(action: Callable[[], T], path: Path) -> T:
-    """Run an action again while somebody else holds a lock; other errors become typed ones."""
+    """Retry an action while another connection holds a lock; other errors become typed ones."""
     started = time.monotonic()
     is_told = False
     while True:
@@ -102,7 +102,7 @@ def patiently(action: Callable[[], T], path: Path) -> T:
 def _configure(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = NORMAL")
-    # Checkpoints wait for the disk, so they are made beside the writes and not by them.
+    # Checkpoints wait for the disk, so they run beside the writes instead of within them.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT}")
     connection.execute("PRAGMA temp_store = MEMORY")

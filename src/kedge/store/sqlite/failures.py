@@ -1,4 +1,4 @@
-"""SQLite's errors in kedge's words: each says what to do next."""
+"""Translates SQLite's errors to kedge's: each says what to do next."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else holds a lock that will be free again."""
+    """Whether another connection holds a lock that will be free again."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -40,7 +40,8 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
         case sqlite3.SQLITE_CORRUPT:
             return _damaged(path, error)
         case 0 if str(error).startswith("Could not decode to UTF-8"):
-            # Python's own error; what is stored was text once. The damaged text is not repeated.
+            # Python's own error: the stored bytes were valid text once. The damaged text is not
+            # repeated.
             return _damaged(path, "text that is not UTF-8")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return read_only(path)
@@ -57,8 +58,8 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
 def holders(path: Path) -> str:
     """Which other processes have the database locked for writing, in words.
 
-    Only Linux tells, and not of processes in other containers. The file is not asked itself: to
-    close a descriptor of it would drop the locks that this process has.
+    Works only on Linux, and not for processes in other containers. The file itself is not opened
+    for this: closing a descriptor of it would drop the locks of this process.
     """
     files = {_lock_name(Path(f"{path}{end}")) for end in ("", "-shm")} - {None}
     found: dict[str, None] = {}

@@ -1,8 +1,8 @@
-"""The database file: where it must not live, where the kernel tells of writes to it, and whether it
+"""The database file: where it must not be, where the kernel reports writes to it, and whether it
 was replaced.
 
-SQLite goes on writing to a file that was deleted, as if nothing were wrong; so does everybody who
-has opened one. What is stored there is lost with the last process that has it open.
+SQLite goes on writing to a deleted file as if nothing were wrong, and so does every process that
+has it open. What is stored there is lost with the last of these processes.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from kedge.domain.errors import NetworkFilesystem, StoreGone
 
 LOOK_EVERY = 0.5
-"""Seconds after which a reader looks again whether the file is there."""
+"""Seconds after which a reader checks again that the file is there."""
 
 _Identity: TypeAlias = tuple[int, int]
 
@@ -32,12 +32,12 @@ class OpenFile:
         self._seen = time.monotonic()
 
     def look(self) -> None:
-        """Raise if the file or its log is gone, unless they were seen a moment ago."""
+        """Raise if the file or its log is gone, unless this was checked a moment ago."""
         if time.monotonic() - self._seen >= LOOK_EVERY:
             self.check()
 
     def check(self) -> None:
-        """Raise if the file or its log is gone; until it is back, every look does."""
+        """Raise if the file or its log is gone; until it is back, every check does."""
         self._seen = -math.inf
         self.check_file()
         if _identity(self._log) != self._log_identity:
@@ -48,7 +48,7 @@ class OpenFile:
         self._seen = time.monotonic()
 
     def check_file(self) -> None:
-        """Raise if the file is gone: before each commit, so it has to be quick."""
+        """Raise if the file is gone: called before each commit, so it has to be quick."""
         found = _identity(self._name)
         if found == self._file_identity:
             return
@@ -58,7 +58,7 @@ class OpenFile:
                 " nothing can be stored; put it back as it was, or start kedge again"
             )
         raise StoreGone(
-            f"{self._path} is another file than the one that kedge opened: somebody replaced it;"
+            f"{self._path} is another file than the one that kedge opened: it was replaced;"
             " nothing is stored until you start kedge again"
         )
 
@@ -93,13 +93,13 @@ def refuse_network(path: Path, mounts: Path = _MOUNTS) -> None:
 
 
 def tells_of_writes(path: Path, mounts: Path = _MOUNTS) -> bool:
-    """Whether inotify tells of every write to files of the folder that this process has open for
-    writing; on an overlay it does, as such files are above it."""
+    """Whether inotify reports every write to files of the folder that this process has open for
+    writing; on an overlay it does, as such files are in the upper layer."""
     return filesystem_of(path, mounts) in _TELLING
 
 
 def filesystem_of(path: Path, mounts: Path) -> str | None:
-    """The type of the file system that holds a path, where the machine tells."""
+    """The type of the file system that holds a path, if the system says so."""
     if not sys.platform.startswith("linux") or not mounts.exists():
         return None
     real, best, kind = path.resolve(), -1, None

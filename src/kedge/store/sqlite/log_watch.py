@@ -1,8 +1,8 @@
-"""When to look for commits of other processes: soon after something was written to SQLite's log.
+"""Decides when to look for commits of other processes: soon after a write to SQLite's log.
 
-The kernel tells of writes to the log, where it can. That is a hint to look and nothing more: a
-commit is written before it can be read, by as long as a sync of the disk takes, and not every file
-system tells. So the looks never end; they get rarer the longer nothing happens.
+The kernel reports writes to the log where it can. That is only a hint: a commit is written before
+it can be read, by as long as a sync of the disk takes, and not every file system reports writes. So
+the polling never ends; it gets rarer the longer nothing happens.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ _SOON = 0.001
 _BUSY_PAUSE = 0.025
 """Seconds between two looks while something happens."""
 _QUIET = 1.0
-"""Seconds without news after which nothing happens any more."""
+"""Seconds without commits after which the log counts as quiet."""
 _PATIENCE = 8
-"""How many looks there are in the time that has been quiet."""
+"""The pause is the quiet time divided by this."""
 _LONGEST_PAUSE = 2.0
 _LONGEST_PAUSE_UNTOLD = 0.25
-"""Seconds between two looks where the kernel does not tell of writes."""
+"""Seconds between two looks where the kernel does not report writes."""
 _IN_MODIFY = 0x2
 _READ_SIZE = 4096
 
 
 class LogWatch:
-    """Calls `look` whenever there may be news, until it is closed."""
+    """Calls `look` whenever there may be commits, until it is closed."""
 
     def __init__(self, log: Path, look: Callable[[], bool]) -> None:
-        """`look` tells whether there was news."""
+        """`look` returns whether there were commits."""
         self._look = look
         self._loop = asyncio.get_running_loop()
         self._writes = _told_writes(log)
@@ -42,7 +42,7 @@ class LogWatch:
         self._timer = self._loop.call_soon(self._on_time)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._timer.cancel()
         self._stop_listening()
         if self._writes is not None:
@@ -50,7 +50,7 @@ class LogWatch:
             self._writes = None
 
     def _on_time(self) -> None:
-        # Both, in this order: what is written after the look is told the next time.
+        # Both, in this order: a write after the look is reported the next time.
         written = self._was_written()
         if self._look() or written:
             self._last_news = self._loop.time()
@@ -63,7 +63,7 @@ class LogWatch:
         self._timer = self._loop.call_later(pause, self._on_time)
 
     def _on_write(self) -> None:
-        # Commits of this process are told of too: one of them must not cost a look each.
+        # Commits of this process are reported too, and must not cost a look each.
         self._stop_listening()
         self._timer.cancel()
         self._timer = self._loop.call_later(_SOON, self._on_time)
@@ -88,7 +88,7 @@ class LogWatch:
 
 
 def _told_writes(log: Path) -> int | None:
-    """A descriptor that can be read when the file was written to; None where that is not told."""
+    """A descriptor that is readable after writes to the file; None where they are not reported."""
     if not sys.platform.startswith("linux") or not tells_of_writes(log.parent):
         return None
     libc = ctypes.CDLL(None, use_errno=True)

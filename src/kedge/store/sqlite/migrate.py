@@ -1,4 +1,4 @@
-"""Brings a SQLite file to the schema of this version, after putting a copy of it aside."""
+"""Migrates a SQLite file to the schema of this version, after making a backup of it."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ _APPLICATION_ID = 0x6B656467  # "kedg"
 
 
 def migrate(path: Path) -> str:
-    """Apply what is missing, in one transaction; gives the database's epoch."""
+    """Apply the missing migrations in one transaction; return the database's epoch."""
     connection = open_file(path, wait=0.1)
     try:
         # Before anything is changed: the file may be another program's.
@@ -31,7 +31,7 @@ def migrate(path: Path) -> str:
 def _migrate(connection: sqlite3.Connection, path: Path) -> str:
     migrations = load_migrations("sqlite")
     if _version_now(connection, path, len(migrations)) < len(migrations):
-        # Somebody else may have migrated while this process waited for the lock: look again.
+        # Another process may have migrated while this one waited for the lock: check again.
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = _version(connection, path, len(migrations))
@@ -54,12 +54,12 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _version_now(connection: sqlite3.Connection, path: Path, known: int) -> int:
-    # In one transaction: who makes the database at this instant commits all of it or nothing.
+    # In one transaction: a process that is creating the database commits all of it or nothing.
     connection.execute("BEGIN")
     try:
         return _version(connection, path, known)
     except UnicodeDecodeError as error:
-        # SQLite quotes a damaged schema in its message, and Python cannot read that.
+        # SQLite quotes a damaged schema in its message, and Python cannot decode that.
         raise StoreCorrupt(
             f"{path} is damaged (its schema is not text); put the newest backup in its place"
         ) from error
@@ -98,11 +98,11 @@ def _put_copy_aside(path: Path, version: int) -> None:
         f"{path.name}.v{version}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.backup"
     )
     os.close(os.open(copy, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    # A reader of its own: it sees the state before the transaction that is about to change it.
+    # A connection of its own: it sees the state before the transaction that is about to change it.
     source, target = sqlite3.connect(path), sqlite3.connect(copy)
     try:
         source.backup(target)
-        # Whoever puts it back goes on from there: numbers of events will mean other events.
+        # A restored backup goes on from there: its event numbers will mean other events.
         target.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (secrets.token_hex(8),))
         target.commit()
     finally:

@@ -1,9 +1,9 @@
 """The SQLite store: small work on the event loop's thread, everything that may wait on others.
 
-A transaction on a local WAL file takes about 40 microseconds and waits for no disk, while handing
-it to a thread and back costs twice that again. So a small transaction is tried where it is asked
-for, without waiting for any lock; if somebody else is writing it goes to the worker thread, which
-waits. See docs/decisions/001-inline-transactions.md.
+A transaction on a local WAL file takes about 40 microseconds and waits for no disk, while passing
+it to a thread and back costs twice that again. So a small transaction is tried where it is
+requested, without waiting for any lock; if another process is writing, it goes to the worker
+thread, which waits. See docs/decisions/001-inline-transactions.md.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class SqliteStore:
         self._ids = ids
         self._queries = load_queries("sqlite")
         self._inline = connect(path, wait=0)
-        # Not left to SQLite's own wait: its naps grow to 100 ms; who naps long gets no turn.
+        # Not left to SQLite's own wait: its sleeps grow to 100 ms, and a long sleeper gets no turn.
         self._worker_connection = connect(path, wait=0)
         self._file = OpenFile(path)
         self._worker = ThreadPoolExecutor(1, "kedge-sqlite-writer")
@@ -72,7 +72,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path, ids: IdMaker) -> "SqliteStore":
-        """Open the file, creating or migrating it first if need be."""
+        """Open the file, creating or migrating it first if needed."""
 
         def prepare() -> "SqliteStore":
             # SQLite keeps its log beside the file itself, not beside a link to it.
@@ -105,7 +105,7 @@ class SqliteStore:
         await self._take_turns()
         self._check_open()
         if self._waiting or self._checkpoints.presses:
-            # First come, first served: a stream of small writes would starve a large one.
+            # In order of arrival: a stream of small writes would starve a large one.
             return await self.write_bulk(script)
         try:
             result, events = self._write_on(self._inline, script)
@@ -220,7 +220,7 @@ class SqliteStore:
         try:
             self._file.check()
         except BaseException:
-            # Of another file, which took the place of ours in this moment.
+            # A connection to another file, which replaced ours at this moment.
             connection.close()
             raise
         return connection
@@ -297,11 +297,12 @@ class SqliteStore:
             self._watch = None
 
     def _look_for_commits(self) -> bool:
-        """See whether anybody else has committed since the last look; tells if so."""
+        """Check whether another process has committed since the last look; return whether it
+        has."""
         try:
             (version,) = self._inline.execute("PRAGMA data_version").fetchone()
         except sqlite3.Error as error:
-            # Somebody repairs the log after a crash, or worse: the next look tells.
+            # Another process repairs the log after a crash, or it is worse: the next look tells.
             if not is_busy(error):
                 _log.warning("cannot look for commits in %s: %s", self._path, error)
             return False

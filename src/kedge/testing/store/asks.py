@@ -1,4 +1,5 @@
-"""Checks of asks: who may ask and answer, what an answer does to others, and that none is left."""
+"""Checks of asks: who may ask and answer, how an answer affects other asks, and that none is left
+over."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,7 +47,7 @@ ALWAYS = AskAnswer(reply="always")
 
 
 def permission(scene: Scene, info: SessionInfo, *patterns: str, **given: Any) -> PermissionRequest:  # noqa: ANN401 - any field
-    """A permission to be asked for, of `bash` unless told otherwise."""
+    """A permission request, by default for `bash`."""
     values: dict[str, Any] = {
         "id": scene.ids.permission(),
         "sessionID": info.id,
@@ -59,14 +60,14 @@ def permission(scene: Scene, info: SessionInfo, *patterns: str, **given: Any) ->
 
 
 def question(scene: Scene, info: SessionInfo, *texts: str) -> QuestionRequest:
-    """Questions to be asked, each with the same two options."""
+    """A question request, each question with the same two options."""
     options = [QuestionOption(label="Red"), QuestionOption(label="Blue")]
     asked = [QuestionInfo(question=text, header=text, options=options) for text in texts]
     return QuestionRequest(id=scene.ids.question(), sessionID=info.id, questions=asked)
 
 
-class Everybody:
-    """Everybody is still there who holds something, or nobody."""
+class AllOwners:
+    """Owners that all exist, or none of them."""
 
     def __init__(self, is_there: bool) -> None:
         self._is_there = is_there
@@ -80,13 +81,13 @@ class Everybody:
         return self._is_there
 
 
-THERE, GONE = Everybody(True), Everybody(False)
+THERE, GONE = AllOwners(True), AllOwners(False)
 
 
 async def _ask(
     scene: Scene, fence: Fence, request: PermissionRequest | QuestionRequest
 ) -> AskAnswer | None:
-    """Ask, a moment after what was asked before."""
+    """Add an ask, a moment after the one before."""
     scene.clock.advance(1)
     return await scene.bulk(
         add_ask, request, fence=fence, is_open=THERE.is_open, now=scene.clock.now()
@@ -99,7 +100,7 @@ async def _reply(scene: Scene, id: str, answer: AskAnswer) -> None:
 
 
 async def _waiting(scene: Scene, info: SessionInfo | None = None) -> list[str]:
-    """The ids of what waits for an answer, oldest first."""
+    """The ids of the open asks, oldest first."""
     found = await scene.store.scan(partial(open_asks, None if info is None else info.id))
     return [each.request.id for each in found]
 
@@ -114,7 +115,7 @@ async def _told(scene: Scene, after: int) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def _allowed(scene: Scene, project_id: str) -> list[PermissionRule]:
-    """What is allowed in a project as long as every engine is open."""
+    """What is allowed in a project while every engine is open."""
     return [each.rule for each in await scene.read(allowed_in, project_id, THERE.is_open)]
 
 
@@ -124,7 +125,8 @@ async def _head(scene: Scene) -> int:
 
 
 async def an_ask_is_told_with_its_row(database: Database) -> None:
-    """It is listed oldest first and announced as it is on the wire, and others see it too."""
+    """It is listed oldest first and announced in its wire format, and other processes see it
+    too."""
     async with opened(database) as scene, opened(database) as other:
         info = await scene.add_session(directory="/srv/work/sub")
         fence = await scene.acquire(info)
@@ -154,7 +156,7 @@ async def an_ask_is_told_with_its_row(database: Database) -> None:
 
 
 async def only_a_run_asks(database: Database) -> None:
-    """Without its lease, or in a session that is gone, nothing is asked."""
+    """Without its lease, or in a session that is gone, a run cannot ask."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -171,7 +173,7 @@ async def only_a_run_asks(database: Database) -> None:
 
 
 async def an_ask_is_answered_once(database: Database) -> None:
-    """The first answer counts, from whatever process; later ones hear that nobody waits."""
+    """The first answer counts, from any process; later ones fail because the ask is closed."""
     async with opened(database) as one, opened(database) as two:
         info = await one.add_session()
         fence = await one.acquire(info)
@@ -226,7 +228,7 @@ async def what_nobody_waits_for_cannot_be_answered(database: Database) -> None:
 
 
 async def a_run_that_is_dead_is_not_answered(database: Database) -> None:
-    """Though nobody has withdrawn yet what it asked."""
+    """Even though its asks were not withdrawn yet."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -245,7 +247,7 @@ async def a_run_that_is_dead_is_not_answered(database: Database) -> None:
 
 
 async def the_ends_of_asks_are_told_again(database: Database) -> None:
-    """The newest ones, oldest first, as they were told when they ended; open ones have no end."""
+    """The newest ones, oldest first, as they were announced; open ones have no end."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -269,7 +271,7 @@ async def the_ends_of_asks_are_told_again(database: Database) -> None:
 
 
 async def a_rejection_rejects_what_else_the_session_waits_for(database: Database) -> None:
-    """Its permissions, not its questions, and nothing of other sessions."""
+    """Its permission requests, not its questions, and nothing of other sessions."""
     async with opened(database) as scene:
         info, other = await scene.add_session(), await scene.add_session()
         fence, others = await scene.acquire(info), await scene.acquire(other)
@@ -286,7 +288,7 @@ async def a_rejection_rejects_what_else_the_session_waits_for(database: Database
 
 
 async def a_rejection_with_a_message_rejects_only_itself(database: Database) -> None:
-    """The message is kept for the call that waits; it is not on the wire."""
+    """The message is kept for the waiting call; it is not on the wire."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -308,7 +310,7 @@ async def a_rejection_with_a_message_rejects_only_itself(database: Database) -> 
 
 async def what_is_allowed_for_good_releases_others(database: Database) -> None:
     """Asks of the project that need no more than that are answered with it, in any session; those
-    that need more, and those of other projects, wait on."""
+    that need more, and those of other projects, stay open."""
     async with opened(database) as scene:
         here, near = await scene.add_session(), await scene.add_session()
         far = await scene.add_session(projectID="elsewhere")
@@ -331,8 +333,7 @@ async def what_is_allowed_for_good_releases_others(database: Database) -> None:
 
 
 async def what_is_allowed_for_good_is_not_asked_again(database: Database) -> None:
-    """The rule is kept for the project, and answers before anything is asked, until it is
-    forgotten."""
+    """The rule is kept for the project, and answers new asks at once, until it is revoked."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -355,8 +356,8 @@ async def what_is_allowed_for_good_is_not_asked_again(database: Database) -> Non
 
 
 async def what_is_allowed_ends_with_its_holder(database: Database) -> None:
-    """With each engine that took the reply, when it is closed or found to be gone; what lasts does
-    not. What is over answers nothing."""
+    """With each engine that took the reply, when it is closed or found to be gone; lasting rules
+    stay. A rule that is over answers nothing."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -417,7 +418,7 @@ async def allowing_and_asking_at_once_leaves_nothing_behind(database: Database) 
 
 
 async def two_that_allow_at_once_do_not_wait_for_each_other(database: Database) -> None:
-    """Each releases the other's session's asks, in whatever order they come."""
+    """Each answers the asks of the other's session, in any order."""
     async with opened(database) as one, opened(database) as two:
         here, near = await one.add_session(), await one.add_session()
         fence, nears = await one.acquire(here), await one.acquire(near)
@@ -437,7 +438,7 @@ async def two_that_allow_at_once_do_not_wait_for_each_other(database: Database) 
 
 
 async def ending_a_run_and_allowing_at_once_end_each_ask_once(database: Database) -> None:
-    """Whoever comes first tells of it, and nobody else does."""
+    """The first one announces the end, and no other process does."""
     async with opened(database) as one, opened(database) as two:
         here = await one.add_session()
         fence = await one.acquire(here)
@@ -459,8 +460,8 @@ async def ending_a_run_and_allowing_at_once_end_each_ask_once(database: Database
 
 
 async def a_question_is_answered(database: Database) -> None:
-    """For each question what was chosen; what is left out counts as nothing, more than was asked
-    is refused."""
+    """Each question gets its chosen labels; missing answers count as none, and too many are
+    refused."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -502,8 +503,8 @@ async def _replaced(scene: Scene, info: SessionInfo, fence: Fence) -> None:
 
 
 async def an_ask_ends_with_its_run(database: Database) -> None:
-    """However the run ends, what it still waits for is withdrawn in the same transaction, before it
-    is told that the session is idle."""
+    """However the run ends, its open asks are withdrawn in the same transaction, before the session
+    is announced as idle."""
     async with opened(database) as scene:
         for end in (_released, _taken_over, _deleted, _replaced):
             info = await scene.add_session()
@@ -532,7 +533,7 @@ async def an_ask_ends_with_its_run(database: Database) -> None:
 
 
 async def a_single_ask_is_withdrawn(database: Database) -> None:
-    """Its call no longer waits, though the run goes on; nothing happens to one that has ended."""
+    """Its call no longer waits, though the run goes on; an ask that has ended stays as it is."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -549,8 +550,8 @@ async def a_single_ask_is_withdrawn(database: Database) -> None:
 
 
 async def asks_go_with_their_session(database: Database) -> None:
-    """A restored session has no dialog of before; a purged one leaves no row. Compaction changes
-    nothing of what is open."""
+    """A restored session has no open asks from before; a purged one leaves no row. Compaction
+    changes no open ask."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)

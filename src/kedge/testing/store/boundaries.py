@@ -28,7 +28,7 @@ async def a_message_stands_for_its_turn(database: Database) -> None:
 
 
 async def a_part_is_kept_apart_if_words_or_calls_precede_it(database: Database) -> None:
-    """Else it stands for its message, and so for its turn; the part's own message counts."""
+    """Otherwise it stands for its message, and so for its turn; the named message counts."""
     async with opened(database) as scene:
         info = await scene.add_session()
         user = await scene.add_user(info)
@@ -59,7 +59,7 @@ async def of_two_parts_with_one_id_the_named_message_has_it(database: Database) 
 
 
 async def what_is_not_there_is_no_boundary(database: Database) -> None:
-    """An unknown message or part is answered with nothing; an unknown session is an error."""
+    """An unknown message or part gives no boundary; an unknown session is an error."""
     async with opened(database) as scene:
         info = await scene.add_session()
         user = await scene.add_user(info)

@@ -1,4 +1,4 @@
-"""Checks of the calls of the timeline: those that left something behind are not forgotten."""
+"""Checks of the calls of the timeline: those that left something to clean up are kept."""
 
 from kedge.domain.sessions import SessionInfo
 from kedge.store.queries.timeline import (
@@ -21,7 +21,7 @@ _NONE = '{"paths":[]}'
 
 
 async def a_call_that_left_something_is_kept(database: Database) -> None:
-    """Until somebody on its machine has looked after it; others are forgotten when they end."""
+    """Until its leftovers are cleaned up on its machine; other calls are dropped when they end."""
     async with opened(database) as scene:
         info = await scene.add_session()
         for part, machine in (("prt_1", "here"), ("prt_2", "here"), ("prt_3", "there")):

@@ -21,7 +21,7 @@ _ROUNDS = 40
 
 
 async def two_processes_write_one_session(database: Database) -> None:
-    """Every message of both gets a place of its own, times rise, and the log amounts to the
+    """Every message of both gets a position of its own, times rise, and the log matches the
     tables."""
     async with opened(database) as one, opened(database) as two:
         info = await one.add_session()
@@ -41,7 +41,7 @@ async def two_processes_write_one_session(database: Database) -> None:
 
 
 async def changes_of_one_session_are_not_lost(database: Database) -> None:
-    """Read, change and write is one step, however many do it at once."""
+    """Read, change and write is one step, however many processes do it at once."""
     async with opened(database) as one, opened(database) as two:
         info = await one.add_session(metadata={"n": 0})
 
@@ -87,7 +87,7 @@ async def a_reader_never_misses_an_event(database: Database) -> None:
 
 
 async def own_commits_are_told_in_order(database: Database) -> None:
-    """`follow` hears of every event of this process once, in the order of the log."""
+    """`follow` gets every event of this process once, in the order of the log."""
     async with opened(database) as scene, opened(database) as other:
         heard: list[StoredEvent] = []
         scene.store.follow(heard.extend, lambda: None)
@@ -106,7 +106,8 @@ async def own_commits_are_told_in_order(database: Database) -> None:
 
 
 async def a_cancelled_write_is_all_or_nothing(database: Database) -> None:
-    """Whoever gives up waiting: what was committed is told, and the store works on."""
+    """After the caller gave up waiting: what was committed is announced, and the store still
+    works."""
     async with opened(database) as scene:
         heard: list[StoredEvent] = []
         scene.store.follow(heard.extend, lambda: None)
@@ -126,7 +127,7 @@ async def a_cancelled_write_is_all_or_nothing(database: Database) -> None:
 
 
 async def foreign_commits_are_noticed(database: Database) -> None:
-    """While it watches, a store is told that another one has committed."""
+    """A watching store is notified that another one has committed."""
     async with opened(database) as one, opened(database) as two:
         told = asyncio.Event()
         one.store.follow(lambda events: None, told.set)
@@ -150,7 +151,7 @@ async def foreign_commits_are_noticed(database: Database) -> None:
 
 
 async def a_scan_sees_one_moment(database: Database) -> None:
-    """What others commit while a long read runs is not in it."""
+    """Commits of others during a long read are not in it."""
     async with opened(database) as one, opened(database) as two:
         await one.add_session()
         loop, begun, committed = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
@@ -175,7 +176,7 @@ async def a_scan_sees_one_moment(database: Database) -> None:
 
 
 async def a_database_has_one_name(database: Database) -> None:
-    """The epoch is the same for all who open it, now and later; the location is for people."""
+    """The epoch is the same for all stores on it, now and later; the location is for messages."""
     async with opened(database) as one, opened(database) as two:
         assert one.store.epoch == two.store.epoch
         epoch = one.store.epoch
@@ -187,7 +188,7 @@ async def a_database_has_one_name(database: Database) -> None:
 
 
 async def a_closed_store_refuses(database: Database) -> None:
-    """Closing twice is harmless; nothing that was stored is gone."""
+    """Closing twice is harmless; nothing that was stored is lost."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await scene.store.close()

@@ -1,4 +1,4 @@
-"""What a store adapter hands to the conformance suite: a way to open one database many times."""
+"""What a store adapter gives to the conformance suite: a way to open one database many times."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
@@ -10,7 +10,7 @@ class Database(Protocol):
     """One database, empty at first. Stores that are open at once stand for several processes."""
 
     async def open(self) -> Store:
-        """Open the database once more; the suite closes what it gets."""
+        """Open the database once more; the suite closes the store."""
         ...
 
 

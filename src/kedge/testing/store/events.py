@@ -1,4 +1,4 @@
-"""Checks of the event log: it tells of every change, in order, and amounts to the state tables."""
+"""Checks of the event log: it has every change, in order, and matches the state tables."""
 
 from kedge.domain.errors import InvalidInput
 from kedge.domain.events import read_frame
@@ -162,7 +162,7 @@ async def a_fork_of_a_running_part_replays(database: Database) -> None:
 
 
 async def compaction_keeps_the_replay(database: Database) -> None:
-    """It drops what later events made pointless, once, and the rest still gives the state
+    """It drops events that later ones made redundant, once, and the rest still gives the state
     tables."""
     async with opened(database) as scene:
         dropped = 0

@@ -32,8 +32,7 @@ from kedge.testing.store.undoing import (
 
 
 async def a_prompt_makes_a_revert_final(database: Database) -> None:
-    """The messages from the boundary on leave with what they cost, before the prompt's own
-    comes."""
+    """The messages from the boundary on leave with their cost, before the prompt's own comes."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)
@@ -80,7 +79,7 @@ async def a_part_boundary_keeps_the_message(database: Database) -> None:
 
 
 async def a_cut_turn_names_what_is_left_of_it(database: Database) -> None:
-    """The prompt's summary keeps the files that nothing was taken from; the change is told."""
+    """The prompt's summary keeps the files that lost no change; the new summary is announced."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)
@@ -102,7 +101,7 @@ async def a_cut_turn_names_what_is_left_of_it(database: Database) -> None:
 
 
 async def a_boundary_that_was_removed_is_still_one(database: Database) -> None:
-    """Somebody may remove the message while the revert is pending."""
+    """The message may be removed while the revert is pending."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)
@@ -114,7 +113,7 @@ async def a_boundary_that_was_removed_is_still_one(database: Database) -> None:
 
 
 async def todos_go_back_with_the_messages(database: Database) -> None:
-    """To the list as it was before the boundary, told only if it differs."""
+    """To the list before the boundary, announced only if it differs."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)
@@ -190,7 +189,7 @@ async def if_no_message_is_left_changes_keep_a_place_before_the_new_one(
 
 
 async def calls_stay_with_what_they_did(database: Database) -> None:
-    """A call of unknown effect is told of again where its changes were left, and only there."""
+    """A call of unknown effect is mentioned again where its changes were left, and only there."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)
@@ -209,7 +208,7 @@ async def calls_stay_with_what_they_did(database: Database) -> None:
 
 
 async def a_new_message_makes_a_revert_final(database: Database) -> None:
-    """Also outside of a turn, or it would be among what is hidden; a changed one does not."""
+    """Also outside of a turn, as it would be hidden otherwise; a changed one does not."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)
@@ -235,7 +234,7 @@ async def a_session_forgets_what_it_read_in_a_tail(database: Database) -> None:
 
 
 async def todos_written_while_a_revert_is_pending_stay(database: Database) -> None:
-    """They belong to what is to be seen then; they make nothing final."""
+    """They belong to what is visible then; they make nothing final."""
     async with opened(database) as scene:
         info = await conversation(scene)
         messages = await scene.messages(info)

@@ -1,4 +1,4 @@
-"""Checks of forks: the copies, their ids, and that the original stays as it was."""
+"""Checks of forks: the copies, their ids, and that the original is unchanged."""
 
 from kedge.domain.errors import MessageNotFound, SessionNotFound
 from kedge.domain.events import SessionCreated, read_frame
@@ -43,8 +43,7 @@ async def a_fork_copies_what_is_before_the_boundary(database: Database) -> None:
 
 
 async def copies_are_numbered_from_the_announced_block(database: Database) -> None:
-    """Messages in order, then parts in order, so that whoever replays the log makes the same
-    ids."""
+    """Messages in order, then parts in order, so that a replay of the log makes the same ids."""
     async with opened(database) as scene:
         info = await _conversation(scene, turns=2)
         await scene.write(remove_message, info.id, (await scene.messages(info))[1][0].id)

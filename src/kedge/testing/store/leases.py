@@ -32,7 +32,7 @@ from kedge.testing.store.scene import START, Scene, opened, refused
 
 
 async def a_lease_is_held_by_one(database: Database) -> None:
-    """While its owner lives nobody else gets it, in this process or another; then the generation
+    """While its owner lives no other one gets it, in this process or another; then the generation
     rises."""
     async with opened(database) as scene, opened(database) as other:
         info = await scene.add_session()
@@ -49,7 +49,7 @@ async def a_lease_is_held_by_one(database: Database) -> None:
 
 
 async def of_many_that_want_a_lease_one_gets_it(database: Database) -> None:
-    """Whoever asks at the same moment hears that the session is busy."""
+    """The others get the error that the session is busy."""
     async with opened(database) as one, opened(database) as two:
         info = await one.add_session()
         wanted = [each.acquire(info, f"owner {n}") for n, each in enumerate([one, two] * 4)]
@@ -59,7 +59,7 @@ async def of_many_that_want_a_lease_one_gets_it(database: Database) -> None:
 
 
 async def whoever_asks_is_told_whether_the_lease_expired(database: Database) -> None:
-    """By the database's clock; renewing puts the expiry off for everything the owner holds."""
+    """By the database's clock; renewing extends everything the owner holds."""
     async with opened(database) as scene:
         late, other = await scene.add_session(), await scene.add_session()
         await scene.acquire(late, "owner", ttl=0)
@@ -71,7 +71,7 @@ async def whoever_asks_is_told_whether_the_lease_expired(database: Database) -> 
 
 
 async def an_old_owner_cannot_write(database: Database) -> None:
-    """After a take-over every verb that takes a fence refuses the old one, and nothing is
+    """After a takeover every query that takes a fence refuses the old one, and nothing is
     stored."""
     async with opened(database) as scene, opened(database) as other:
         info = await scene.add_session()
@@ -91,7 +91,7 @@ async def an_old_owner_cannot_write(database: Database) -> None:
 
 
 async def whoever_released_cannot_write(database: Database) -> None:
-    """A lease that was given back is lost, also before somebody else takes it."""
+    """A released lease is lost, even before another owner takes it."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -172,8 +172,8 @@ async def an_interrupted_run_is_closed(database: Database) -> None:
 
 
 async def the_run_of_a_dead_owner_is_ended(database: Database) -> None:
-    """What it left open is closed and its fence is down; a live owner and an idle session are let
-    be."""
+    """What it left open is closed and its fence fails; a live owner and an idle session are left
+    alone."""
     async with opened(database) as scene:
         dead, live, idle = [await scene.add_session() for _ in range(3)]
         await scene.add_assistant(dead, (await scene.add_user(dead)).id)
@@ -202,7 +202,7 @@ async def the_run_of_a_dead_owner_is_ended(database: Database) -> None:
 
 
 async def requests_wait_until_the_run_ends(database: Database) -> None:
-    """Oldest first, seen by every process, announced; a released lease has handled them all."""
+    """Oldest first, visible to every process, announced; releasing the lease closes them all."""
     async with opened(database) as scene, opened(database) as other:
         info = await scene.add_session()
         fence = await scene.acquire(info)

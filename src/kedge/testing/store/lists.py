@@ -2,8 +2,8 @@
 
 import functools
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.sessions import SessionInfo, SessionTime
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.session_lists import (
     EVERYWHERE,
     LAST,
@@ -54,8 +54,8 @@ async def long_and_odd_paths_have_lists_too(database: Database) -> None:
 
 
 async def roots_archived_and_start_choose(database: Database) -> None:
-    """Each can be wanted, unwanted or left open; `start` leaves out what was not updated since,
-    `before` what was."""
+    """Each can be True, False or None; `start` leaves out sessions not updated since, `before`
+    those that were."""
     async with opened(database) as scene:
         root = await scene.add_session()
         child = await scene.add_session(parentID=root.id)
@@ -91,7 +91,7 @@ async def pages_follow_each_other_without_gap_or_double(database: Database) -> N
 
 
 async def a_page_holds_while_sessions_move(database: Database) -> None:
-    """A session that moves to the top while somebody pages is not seen twice further down."""
+    """A session that moves to the top while a client pages is not seen twice further down."""
     async with opened(database) as scene:
         infos = []
         for _ in range(6):
@@ -106,7 +106,7 @@ async def a_page_holds_while_sessions_move(database: Database) -> None:
 
 
 async def lists_follow_changes_deletes_and_restores(database: Database) -> None:
-    """A touched session goes to the top; a deleted one leaves every list and comes back to all of
+    """A touched session goes to the top; a deleted one leaves every list and returns to all of
     them."""
     async with opened(database) as scene:
         old = await scene.add_session(directory="/w/a", path="a")

@@ -1,9 +1,9 @@
 """Checks of messages: their order, their times, paging and removal."""
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidInput, MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.messages import MessageTime
 from kedge.domain.sessions import SessionInfo
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.messages import (
     MessagePage,
     get_message,
@@ -41,7 +41,7 @@ async def times_of_messages_rise_and_stay(database: Database) -> None:
 
 
 async def a_message_is_replaced_in_its_place(database: Database) -> None:
-    """An upsert changes what it says and neither its place nor its parts."""
+    """An upsert changes its content, but neither its position nor its parts."""
     async with opened(database) as scene:
         info = await scene.add_session()
         first = await scene.add_user(info)
@@ -121,7 +121,7 @@ async def messages_page_both_ways(database: Database) -> None:
 
 
 async def a_page_starts_where_a_removed_message_was(database: Database) -> None:
-    """A cursor stays good when the message it points at is removed."""
+    """A cursor stays valid when the message it points at is removed."""
     async with opened(database) as scene:
         info = await scene.add_session()
         ids = [(await scene.add_user(info)).id for _ in range(6)]
@@ -136,7 +136,7 @@ async def a_page_starts_where_a_removed_message_was(database: Database) -> None:
 
 
 async def removing_a_message_takes_its_parts_along(database: Database) -> None:
-    """Removing what is not there is told, announced and harmless."""
+    """Removing what does not exist is reported and harmless."""
     async with opened(database) as scene:
         info = await scene.add_session()
         first, second = await scene.add_user(info), await scene.add_user(info)

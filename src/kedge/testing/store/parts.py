@@ -144,7 +144,7 @@ async def a_part_needs_its_message(database: Database) -> None:
 
 
 async def a_removed_part_is_gone(database: Database) -> None:
-    """Removing what is not there is told and harmless, also in an unknown message."""
+    """Removing what does not exist is reported and harmless, also in an unknown message."""
     async with opened(database) as scene:
         info = await scene.add_session()
         message = await scene.add_user(info)

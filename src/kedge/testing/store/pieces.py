@@ -1,4 +1,4 @@
-"""Checks of pieces: text of parts that still grow, for whoever comes after a killed process."""
+"""Checks of pieces: text of growing parts, kept for recovery after a killed process."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, Scene, changed, opened
 
 ODD = ("é\0", "\u2028😀", '"\\', "\n👩‍👩‍👧")
-"""Text that is not one byte, one character or one UTF-16 unit for each of what people count."""
+"""Text that is not one byte, one character or one UTF-16 unit for each visible character."""
 
 
 async def pieces_are_joined_when_their_run_is_taken_over(database: Database) -> None:
-    """Text and reasoning have all that was kept of them, told by one event each."""
+    """Text and reasoning have everything that was stored of them, with one event each."""
     async with opened(database) as scene:
         info, fence, text = await _speaking(scene, "so ")
         thought = ReasoningPart(
@@ -55,8 +55,8 @@ async def pieces_are_no_events_and_no_state(database: Database) -> None:
 
 
 async def pieces_that_are_stored_already_are_not_said_twice(database: Database) -> None:
-    """A piece may be stored late; of one that reaches farther than the part, the rest counts. What
-    follows a gap is not joined."""
+    """A piece may be stored late; of one that reaches farther than the part, the rest counts. A
+    piece after a gap is not joined."""
     async with opened(database) as scene:
         info, fence, text = await _speaking(scene, "")
         await scene.put(changed(text, text="one two"))
@@ -68,7 +68,8 @@ async def pieces_that_are_stored_already_are_not_said_twice(database: Database) 
 
 
 async def a_piece_that_is_kept_again_has_grown(database: Database) -> None:
-    """Whoever does not know whether it was kept says it once more, with what came since."""
+    """If it is unknown whether a piece was stored, it is stored again, with the text that came
+    since."""
     async with opened(database) as scene:
         info, fence, text = await _speaking(scene, "")
         await _add(scene, fence, text.id, 0, "one ")
@@ -99,7 +100,7 @@ async def a_part_that_is_stored_whole_has_no_pieces(database: Database) -> None:
 
 
 async def an_owner_that_lost_its_lease_keeps_no_pieces(database: Database) -> None:
-    """Nor one that gave it back; those of others in the same transaction are kept."""
+    """Nor one that released it; those of others in the same transaction are stored."""
     async with opened(database) as scene:
         lost, old, one = await _speaking(scene, "so ")
         released, given_back, two = await _speaking(scene, "so ")
@@ -140,7 +141,7 @@ async def every_end_of_a_run_joins_its_pieces(database: Database) -> None:
 
 
 async def a_fork_has_the_pieces_of_its_origin(database: Database) -> None:
-    """What was said until then is in the copy; the origin goes on."""
+    """The text up to then is in the copy; the origin goes on."""
     async with opened(database) as scene:
         info, fence, text = await _speaking(scene, "so ")
         await scene.put(changed(text, id=scene.ids.part(), text="silent"))
@@ -167,7 +168,7 @@ async def a_purged_session_has_no_pieces(database: Database) -> None:
 
 
 async def _speaking(scene: Scene, text: str) -> tuple[SessionInfo, Fence, TextPart]:
-    """A session whose run stands in the middle of a text."""
+    """A session whose run is in the middle of a text."""
     info = await scene.add_session()
     message = await scene.add_assistant(info, (await scene.add_user(info)).id)
     part = scene.running_text(message, text)
@@ -176,7 +177,7 @@ async def _speaking(scene: Scene, text: str) -> tuple[SessionInfo, Fence, TextPa
 
 
 async def _add(scene: Scene, fence: Fence, part_id: str, start: int, *texts: str) -> None:
-    """Keep texts that follow each other."""
+    """Store texts that follow each other."""
     pieces = []
     for text in texts:
         pieces.append(Piece(fence, part_id, start, text))

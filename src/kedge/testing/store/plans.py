@@ -1,4 +1,4 @@
-"""Checks of plans: what a revert stores before, and after, it touches files."""
+"""Checks of plans: what a revert stores before and after it touches files."""
 
 from kedge.domain.errors import LeaseLost, SessionBusy
 from kedge.domain.sessions import FileDiff, Idle, RevertState, SessionSummary
@@ -57,7 +57,7 @@ async def a_revert_tells_what_was_reverted(database: Database) -> None:
 
 
 async def a_plan_is_there_before_it_is_carried_out(database: Database) -> None:
-    """With its steps, unfinished, and as a call that is at work."""
+    """With its steps, unfinished, and as an active call."""
     async with opened(database) as scene:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
@@ -82,7 +82,7 @@ async def a_plan_is_there_before_it_is_carried_out(database: Database) -> None:
 
 
 async def while_a_revert_is_under_way_the_session_is_busy(database: Database) -> None:
-    """For prompts and other reverts, and still when its owner died before it was finished."""
+    """For prompts and other reverts, and also after its owner died before it was finished."""
     async with opened(database) as scene:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
@@ -100,7 +100,7 @@ async def while_a_revert_is_under_way_the_session_is_busy(database: Database) ->
 
 
 async def an_unfinished_plan_is_resumed_once(database: Database) -> None:
-    """By whoever comes first, when its owner is gone."""
+    """By the first process that tries, when its owner is gone."""
     async with opened(database) as scene:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
@@ -120,7 +120,7 @@ async def an_unfinished_plan_is_resumed_once(database: Database) -> None:
 
 
 async def a_plan_of_a_deleted_session_is_finished_like_any_other(database: Database) -> None:
-    """Nobody hears of it; if the session is restored, the revert is pending."""
+    """Without events; if the session is restored, the revert is pending."""
     async with opened(database) as scene:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
@@ -218,7 +218,7 @@ async def an_unrevert_keeps_what_it_had_to_leave(database: Database) -> None:
 
 
 async def a_finished_plan_says_what_the_session_has_seen(database: Database) -> None:
-    """What was put back need not be read again; what was merged or left has to be."""
+    """What was restored need not be read again; what was merged or left has to be."""
     async with opened(database) as scene:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
@@ -243,7 +243,7 @@ async def a_finished_plan_says_what_the_session_has_seen(database: Database) -> 
 
 
 async def plans_are_purged_with_their_session(database: Database) -> None:
-    """Nothing is left to be carried through."""
+    """Nothing is left to complete."""
     async with opened(database) as scene:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]

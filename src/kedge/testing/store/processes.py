@@ -1,16 +1,17 @@
-"""Checks of the processes that sessions' commands run in."""
+"""Checks of the processes of sessions' commands."""
 
+from kedge.domain.child_processes import Process
 from kedge.domain.errors import LeaseLost, SessionNotFound
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.wire_errors import aborted
 from kedge.store.queries.leases import release_lease, take_over
-from kedge.store.queries.processes import Process, drop_process, processes_of, put_process
+from kedge.store.queries.processes import drop_process, processes_of, put_process
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import Scene, opened, refused
 
 
 async def a_process_is_known_until_its_call_ends(database: Database) -> None:
-    """All that is needed to find it again, for as long as it may have to be ended."""
+    """All that is needed to find it again, while it may have to be ended."""
     async with opened(database) as scene:
         info, other = await scene.add_session(), await scene.add_session()
         fence = await scene.acquire(info)
@@ -35,7 +36,7 @@ async def a_process_that_is_told_again_is_the_new_one(database: Database) -> Non
 
 
 async def processes_end_with_their_run(database: Database) -> None:
-    """Whether it gives the session back or is taken over by another."""
+    """Whether the session is released or taken over by another process."""
     async with opened(database) as scene:
         for ends in (_give_back, _take_over):
             info = await scene.add_session()
@@ -44,7 +45,7 @@ async def processes_end_with_their_run(database: Database) -> None:
 
 
 async def only_the_owner_starts_processes(database: Database) -> None:
-    """Whoever lost the session could not be found any more by those who end them."""
+    """A process that lost the session must not start any, as they could not be found and ended."""
     async with opened(database) as scene:
         info = await scene.add_session()
         old = await scene.acquire(info)

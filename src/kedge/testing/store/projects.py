@@ -1,4 +1,4 @@
-"""Checks of projects: which folder belongs to which, under every name it ever had."""
+"""Checks of projects: which folder belongs to which project, under every name it ever had."""
 
 from kedge.domain.projects import Project, ProjectIcon
 from kedge.domain.sessions import SessionInfo
@@ -35,7 +35,7 @@ async def two_clones_are_one_project(database: Database) -> None:
 
 
 async def placing_again_says_nothing_new(database: Database) -> None:
-    """A folder that is what it was causes no event and keeps its times."""
+    """An unchanged folder causes no event and keeps its times."""
     async with opened(database) as scene:
         first = await _place(scene, "/one", "hash")
         head = (await scene.events())[-1].seq
@@ -45,7 +45,7 @@ async def placing_again_says_nothing_new(database: Database) -> None:
 
 
 async def a_folder_that_becomes_a_repository_keeps_its_project(database: Database) -> None:
-    """The hash is one more name of the project, and leads other clones to it."""
+    """The hash is another name of the project, and leads other clones to it."""
     async with opened(database) as scene:
         before = await _place(scene, "/one", "dir_1", vcs=None)
         after = await _place(scene, "/one", "hash")
@@ -125,7 +125,8 @@ async def projects_are_listed_in_pages(database: Database) -> None:
 
 
 async def what_people_say_of_a_project_is_kept(database: Database) -> None:
-    """Its name and looks change by any of its names, with one event, and stay when it is placed."""
+    """Its name and looks can be changed by any of its names, with one event, and stay when it is
+    placed."""
     async with opened(database) as scene:
         await _place(scene, "/one", "dir_1", vcs=None)
         await _place(scene, "/one", "hash")

@@ -1,9 +1,10 @@
-"""Checks of prompts: those that a run begins with, and those that wait until it takes them up."""
+"""Checks of prompts: those that a run begins with, and those that wait until it accepts them."""
 
 from functools import partial
 
 import msgspec
 
+from kedge.domain.conversation import PromptState
 from kedge.domain.errors import InvalidInput, LeaseLost
 from kedge.domain.messages import AssistantMessage, UserMessage
 from kedge.domain.parts import StepFinishPart, StepStartPart
@@ -35,7 +36,6 @@ from kedge.store.queries.turns import (
     finish_unless_asked,
     resume_turn,
 )
-from kedge.store.queries.unanswered import PromptState
 from kedge.store.transaction import ScriptMaker
 from kedge.testing.replay import both
 from kedge.testing.store.database import Database
@@ -71,7 +71,7 @@ def _resume(
 
 
 async def a_prompt_waits_for_the_run(database: Database) -> None:
-    """It is stored at once, with its parts, and the run does not end before it has taken it up."""
+    """It is stored at once, with its parts, and the run does not end before it has accepted it."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)
@@ -104,7 +104,7 @@ async def nobody_waits_for_no_run(database: Database) -> None:
 
 
 async def a_prompt_may_be_withdrawn(database: Database) -> None:
-    """It alone, and only as long as no run has taken it up."""
+    """It alone, and only while no run has accepted it."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await scene.acquire(info)
@@ -116,7 +116,7 @@ async def a_prompt_may_be_withdrawn(database: Database) -> None:
 
 
 async def a_revert_drops_what_waits(database: Database) -> None:
-    """What is undone may hide it, and nobody answers in what is hidden."""
+    """The revert may hide it, and hidden prompts are not answered."""
     async with opened(database) as scene:
         info = await conversation(scene, turns=1)
         fence = await scene.acquire(info)
@@ -163,8 +163,8 @@ async def who_lost_the_run_takes_no_prompt(database: Database) -> None:
 
 
 async def an_abort_drops_what_waits(database: Database) -> None:
-    """It stays in the conversation, and no run takes it up; nor is there an end to what the run had
-    taken and not begun. Each has an answer that says so."""
+    """It stays in the conversation, and no run accepts it; the same holds for prompts that the run
+    has accepted and not begun. Each has an answer that says so."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await _begin(scene, info)
@@ -180,7 +180,7 @@ async def an_abort_drops_what_waits(database: Database) -> None:
 
 
 async def a_prompt_whose_run_failed_has_no_answer_of_others(database: Database) -> None:
-    """An event has told it, as OpenCode does; what is answered later is not its answer."""
+    """An event has announced the failure, as in OpenCode; later answers are not its answer."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await _begin(scene, info)
@@ -210,7 +210,7 @@ async def _begin(scene: Scene, info: SessionInfo, state: PromptState = PromptSta
 
 
 async def _die(scene: Scene, info: SessionInfo) -> None:
-    """The process of the run is gone, and another one has found out."""
+    """End the process of the run, and let another one find out."""
     ended = await scene.bulk(
         take_over, info.id, "heir", is_alive=lambda *_: False, now=START, error=aborted("gone")
     )
@@ -230,8 +230,9 @@ async def _told(scene: Scene, info: SessionInfo) -> dict[str, bool]:
 
 
 async def a_prompt_outlives_the_run(database: Database) -> None:
-    """When its process died, whoever waits for the answer can still resume; a new run that was
-    asked something else does not, and the prompt says so, in front of the new one."""
+    """When its process died, a caller that waits for the answer can still resume; a new run with
+    another prompt does not answer it, and the old prompt gets an answer that says so, before the
+    new one."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await scene.acquire(info)
@@ -281,8 +282,8 @@ async def a_prompt_that_was_begun_is_not_run_again(database: Database) -> None:
 
 
 async def an_old_prompt_is_not_run(database: Database) -> None:
-    """It says so, whether it waited or its run had just taken it up; one of a deleted session says
-    nothing."""
+    """It gets an answer that says so, whether it waited or its run had just accepted it; one of a
+    deleted session gets none."""
     async with opened(database) as scene:
         info, deleted = await scene.add_session(), await scene.add_session()
         for each in (info, deleted):
@@ -297,7 +298,7 @@ async def an_old_prompt_is_not_run(database: Database) -> None:
 
 
 async def a_prompt_of_a_living_run_is_left_alone(database: Database) -> None:
-    """Nobody accounts for what somebody is about to answer."""
+    """A prompt that is about to be answered is left as it is."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await _begin(scene, info)
@@ -316,7 +317,7 @@ async def a_prompt_of_a_living_run_is_left_alone(database: Database) -> None:
 
 
 async def whoever_asks_alone_is_not_run_again(database: Database) -> None:
-    """A turn that only its own program can answer is told to be not run."""
+    """A turn that only its own program can answer is marked as not run."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await _begin(scene, info, PromptState.TAKEN_LAST)
@@ -328,7 +329,7 @@ async def whoever_asks_alone_is_not_run_again(database: Database) -> None:
 
 
 async def a_run_that_is_cut_between_steps_says_so(database: Database) -> None:
-    """Its last answer gets the error, if that asked for more; one that was whole does not."""
+    """Its last answer gets the error, if it was not complete."""
     async with opened(database) as scene:
         for finish, says_so in (("tool-calls", True), ("stop", False)):
             info = await scene.add_session()
@@ -374,7 +375,8 @@ def _again(scene: Scene, info: SessionInfo, id: str, *, alive: bool) -> ScriptMa
 
 
 async def asking_again_gives_no_more_attempts(database: Database) -> None:
-    """A prompt that was left is taken for the last time, and one that is spent says so."""
+    """A prompt that was left is accepted for the last time, and a spent one gets an answer that
+    says so."""
     async with opened(database) as scene:
         info = await scene.add_session()
         await _begin(scene, info)
@@ -390,7 +392,7 @@ async def asking_again_gives_no_more_attempts(database: Database) -> None:
 
 
 async def a_prompt_is_asked_again(database: Database) -> None:
-    """Only if nobody answered it and nobody is about to: then the next run takes it up."""
+    """Only if no run has answered it or is about to: then the next run accepts it."""
     async with opened(database) as scene:
         info = await scene.add_session()
         message = scene.user(info)
@@ -408,8 +410,8 @@ async def a_prompt_is_asked_again(database: Database) -> None:
 
 
 async def an_idle_session_says_so(database: Database) -> None:
-    """Whoever asks hears it as at the end of a turn, and no prompt waits after that; a busy one
-    says nothing."""
+    """It is announced again as at the end of a turn, and no prompt waits after that; a busy session
+    announces nothing."""
     async with opened(database) as scene:
         info = await scene.add_session()
         fence = await scene.acquire(info)

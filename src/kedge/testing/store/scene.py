@@ -1,5 +1,4 @@
-"""What the checks are written with: an open store and short ways to make sessions, messages and
-parts."""
+"""Helpers for writing checks: an open store and short ways to make sessions, messages and parts."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -57,15 +56,15 @@ class Scene:
         self.ids = IdMaker(self.clock)
 
     async def write(self, verb: Callable[P, Script[T]], *args: P.args, **names: P.kwargs) -> T:
-        """Run a verb as one transaction."""
+        """Run a query as one transaction."""
         return await self.store.write(lambda: verb(*args, **names))
 
     async def bulk(self, verb: Callable[P, Script[T]], *args: P.args, **names: P.kwargs) -> T:
-        """Run a verb that touches much as one transaction."""
+        """Run a large query as one transaction."""
         return await self.store.write_bulk(lambda: verb(*args, **names))
 
     async def read(self, verb: Callable[P, Script[T]], *args: P.args, **names: P.kwargs) -> T:
-        """Run a verb that only reads."""
+        """Run a query that only reads."""
         return await self.store.read(lambda: verb(*args, **names))
 
     def session(self, **given: Any) -> SessionInfo:  # noqa: ANN401 - any field of the session
@@ -145,7 +144,7 @@ class Scene:
         )
 
     def running_text(self, message: AnyMessage, text: str = "words") -> TextPart:
-        """A text part that the model still writes."""
+        """A text part that the model is still writing."""
         return self.text(message, text, time=PartTime(start=self.clock.now()))
 
     def finish(self, message: AnyMessage, cost: float, **tokens: int) -> StepFinishPart:
@@ -184,7 +183,7 @@ class Scene:
     async def acquire(
         self, session: SessionInfo, owner: str = "owner", *, alive: bool = True, ttl: int = 60_000
     ) -> Fence:
-        """The lease of a session; `alive` is what is thought of whoever holds it."""
+        """The lease of a session; `alive` is the answer to whether its owner lives."""
 
         def script() -> Script[Fence]:
             info = (yield from lock_session(session.id)).info

@@ -1,12 +1,12 @@
-"""Checks of the search: what is found, in which order, and what no longer is."""
+"""Checks of the search: what is found, in which order, and what is no longer found."""
 
 from typing import Any
 
+from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import InvalidCursor
 from kedge.domain.messages import Message
 from kedge.domain.parts import ToolCompleted, ToolError, ToolPart, ToolState, ToolTime
 from kedge.domain.sessions import SearchHit, SessionTime
-from kedge.store.cursors import PageCursor
 from kedge.store.queries.deletion import compact_session, purge_session
 from kedge.store.queries.messages import remove_message
 from kedge.store.queries.parts import remove_part
@@ -46,7 +46,7 @@ async def words_match_by_their_beginning(database: Database) -> None:
 
 
 async def every_word_finds_its_own_text(database: Database) -> None:
-    """Whatever the language: with accents or without, composed or not, folded as people expect."""
+    """In any language: with accents or without, composed or not, folded as users expect."""
     async with opened(database) as scene:
         texts = [
             "naïve café",
@@ -70,7 +70,7 @@ async def every_word_finds_its_own_text(database: Database) -> None:
 
 
 async def odd_queries_are_only_words(database: Database) -> None:
-    """Quotes, operators, NUL and what is no word at all are neither syntax nor an error."""
+    """Quotes, operators, NUL and texts without words are neither syntax nor an error."""
     async with opened(database) as scene:
         await _texts(scene, "one AND two", "a\0b nul", "x OR y NEAR z")
         for query in (
@@ -218,7 +218,7 @@ async def sessions_are_found_by_what_they_hold(database: Database) -> None:
 
 
 async def any_part_of_a_title_is_found(database: Database) -> None:
-    """Whatever its case and accents; no character means anything but itself. Of parts, only
+    """In any case and with any accents; no character has a special meaning. In parts, only
     beginnings of words are found."""
     async with opened(database) as scene:
         titles = ["Große Ärger", "100 % of a_b", "a\\b", "İstanbul", "한국어", "nul\0nul"]

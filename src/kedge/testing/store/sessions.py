@@ -23,7 +23,7 @@ from kedge.testing.store.scene import START, WORKTREE, Scene, changed, opened, r
 
 
 async def a_session_reads_back_as_it_was_created(database: Database) -> None:
-    """Every field, also those kedge does not know, is there again in another process."""
+    """Every field, including those kedge does not know, is there again in another process."""
     async with opened(database) as scene:
         metadata = {"ticket": 7, "nul": "a\0b", "deep": {"list": [None, 1.5]}}
         info = await scene.add_session(metadata=metadata, extra={"fromTheFuture": [1]})
@@ -92,7 +92,7 @@ async def subtasks_and_forks_are_told_apart(database: Database) -> None:
 
 
 async def delete_hides_a_tree_deepest_first(database: Database) -> None:
-    """Subtasks go before the session they belong to, each with an event, and nobody finds them."""
+    """Subtasks go before the session they belong to, each with an event, and none can be found."""
     async with opened(database) as scene:
         top = await scene.add_session()
         child = await scene.add_session(parentID=top.id)
@@ -144,7 +144,7 @@ async def restore_brings_back_what_was_deleted_along(database: Database) -> None
 
 
 async def deleted_sessions_are_listed_in_pages(database: Database) -> None:
-    """Longest deleted first, those of one moment by id, without a gap between pages."""
+    """The earliest deleted first, those of one moment by id, without a gap between pages."""
     async with opened(database) as scene:
         infos = [await scene.add_session() for _ in range(5)]
         times = [START + 2, START + 1, START + 1, START + 1, START]
@@ -160,7 +160,7 @@ async def deleted_sessions_are_listed_in_pages(database: Database) -> None:
 
 
 async def purge_removes_only_what_is_due(database: Database) -> None:
-    """A session deleted later or restored stays; of a purged one only the news of its end is
+    """A session deleted later or restored stays; of a purged one only the event of its end is
     left."""
     async with opened(database) as scene:
         old, new, back = [await scene.add_session() for _ in range(3)]

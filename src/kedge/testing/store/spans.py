@@ -1,5 +1,5 @@
-"""Checks of stretches of a conversation: whose changes are in one, and which snapshot is a
-message's."""
+"""Checks of stretches of a conversation: which changes are in one, and which snapshot belongs to a
+message."""
 
 from kedge.domain.errors import InvalidInput, MessageNotFound, SessionNotFound, SnapshotNotFound
 from kedge.domain.messages import Message as AnyMessage
@@ -51,8 +51,8 @@ async def what_a_pending_revert_undid_does_not_stand(database: Database) -> None
 
 
 async def a_message_has_a_snapshot(database: Database) -> None:
-    """An answer that of its end, else of its beginning; a prompt that of its first answer's
-    beginning, else of the last end before it."""
+    """An answer has the one at its end, else at its beginning; a prompt the one at its first
+    answer's beginning, else the last end before it."""
     async with opened(database) as scene:
         info = await scene.add_session()
         prompt = await scene.add_user(info)

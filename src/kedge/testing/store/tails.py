@@ -36,7 +36,7 @@ async def what_is_gone_is_not_found(database: Database) -> None:
 
 
 async def a_tail_is_restored_as_a_fork(database: Database) -> None:
-    """Everything that was before it and all of it, under new ids; the origin stays as it is."""
+    """All of it and everything before it, under new ids; the origin is unchanged."""
     async with opened(database) as scene:
         info = await conversation(scene)
         before = await scene.messages(info)
@@ -69,7 +69,7 @@ async def a_tail_is_restored_as_a_fork(database: Database) -> None:
 
 
 async def a_tail_is_restored_as_it_was_whatever_came_later(database: Database) -> None:
-    """Messages and parts that later reverts took out from before it belong to it."""
+    """Messages and parts that later reverts removed from before it belong to it."""
     async with opened(database) as scene:
         info = await conversation(scene)
         before = await scene.messages(info)

@@ -1,4 +1,4 @@
-"""Checks of trust: a file is trusted with the content that somebody saw, and with no other."""
+"""Checks of trust: a file is trusted with the content that the user saw, and with no other."""
 
 from kedge.store.queries.grants import (
     TrustedFile,
@@ -39,7 +39,7 @@ async def trusted_contents_are_listed(database: Database) -> None:
 
 
 async def trust_can_be_taken_back(database: Database) -> None:
-    """All contents of a file go at once; doing it again says that there was nothing to do."""
+    """All contents of a file go at once; doing it again returns that there was nothing to do."""
     async with opened(database) as scene:
         for digest in (ONE, TWO):
             await scene.write(trust_file, "/p", digest, now=START)

@@ -1,5 +1,5 @@
-"""What the checks of reverts are written with: conversations with changes, and plans carried out on
-paper."""
+"""Helpers for the checks of reverts: conversations with changes, and plans that are only recorded
+as carried out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ STEP = PlanStep(n=0, path=b"a", expect=("1" * 40, 0o100644), want=None)
 
 
 async def conversation(scene: Scene, turns: int = 3, **given: Any) -> SessionInfo:  # noqa: ANN401
-    """A session of turns, each a question and an answer with a text, a change and what it cost."""
+    """A session of turns, each a question and an answer with a text, a change and its cost."""
     info = await scene.add_session(**given)
     for n in range(turns):
         scene.clock.advance(100)
@@ -51,7 +51,7 @@ async def add_change(
     path: bytes,
     source: ChangeSource = "declared",
 ) -> None:
-    """A part made a file."""
+    """Record that a part made a file."""
     home = Home(
         session_id=message.sessionID, message_id=message.id, part_id=part_id, worktree=WORKTREE
     )
@@ -65,12 +65,12 @@ async def add_change(
 
 
 async def changes_of(scene: Scene, info: SessionInfo, first: int = 0) -> list[StoredChange]:
-    """All changes that are a session's own, from a position on."""
+    """All of a session's own changes from a position on."""
     return await scene.read(changes_between, info.id, first)
 
 
 async def take(scene: Scene, info: SessionInfo, owner: str = "owner") -> Fence:
-    """The lease of a session, for a revert; whoever has it is alive."""
+    """The lease of a session, for a revert; any other owner counts as alive."""
     return await scene.write(
         begin_revert,
         info.id,
@@ -93,7 +93,7 @@ async def put_plan(
     steps: Sequence[PlanStep] = (),
     **given: Any,  # noqa: ANN401 - any field of the plan's data
 ) -> StoredPlan:
-    """A plan that is stored and not carried out."""
+    """Store a plan that is not carried out."""
     boundary = None
     if message_id is not None:
         boundary = await scene.read(find_boundary, info.id, message_id, part_id)
@@ -130,7 +130,7 @@ async def put_plan(
 
 
 def finish_of(plan: StoredPlan, outcomes: dict[int, StepOutcome] | None = None) -> Finish:
-    """That a plan was carried out as planned, or as said for each step."""
+    """The outcome of a plan that was carried out as planned, or as given for each step."""
     return Finish(
         receipt=plan.data.receipt, outcomes=outcomes or {}, seen=(), unseen=(), call_data="[]"
     )
@@ -149,7 +149,7 @@ async def revert(
     """A revert or unrevert from its beginning to its end; at paths in `left` there was a
     conflict."""
     entries = [
-        receipt_entry(path, ReceiptOutcome.CONFLICT, "somebody changed it", "declared")
+        receipt_entry(path, ReceiptOutcome.CONFLICT, "it was changed since", "declared")
         for path in left
     ]
     receipt = Receipt(files=entries, notes=[], applied=True, strategy="merge")
@@ -162,7 +162,7 @@ async def revert(
 
 
 async def prompt(scene: Scene, info: SessionInfo, owner: str = "owner") -> AnyMessage:
-    """A turn that says nothing."""
+    """A turn without an answer."""
     message = scene.user(info)
     fence = await scene.bulk(
         begin_turn,
@@ -180,5 +180,5 @@ async def prompt(scene: Scene, info: SessionInfo, owner: str = "owner") -> AnyMe
 
 
 async def now(scene: Scene, info: SessionInfo) -> SessionInfo:
-    """The session as it is now."""
+    """The current session."""
     return await scene.read(get_session, info.id)

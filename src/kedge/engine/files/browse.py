@@ -9,14 +9,15 @@ import mimetypes
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from kedge.domain.errors import PathNotFound, PathRefused, TooLarge
+from kedge.domain.errors import InvalidPath, PathNotFound, PathRefused, TooLarge
 from kedge.engine.worktrees import find_worktree
-from kedge.server.errors import BadRequest
 from kedge.snapshot.files.reader import ReadFailure, read_file
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.ignore.folders import Ignore
@@ -58,7 +59,7 @@ def list_folder(directory: str, path: str) -> list[FileNode]:
         with Root(os.fsencode(directory)) as root, root.folder(below) as fd:
             found = sorted(islice(_entries(fd), _MOST_ENTRIES))
     except NotADirectoryError:
-        raise BadRequest(f"{path} is no folder", "Query") from None
+        raise InvalidPath(f"{path} is no folder") from None
     except OSError as error:
         raise _refusal(path, error) from None
     asked = os.fsencode(os.path.relpath(os.path.join(directory, path), directory))
@@ -80,12 +81,19 @@ def read_content(directory: str, path: str) -> FileContent:
         case ReadFailure.TOO_LARGE:
             raise TooLarge(f"{path} is larger than {LARGEST_FILE} bytes")
         case ReadFailure.FOLDER | ReadFailure.SPECIAL:
-            raise BadRequest(f"{path} is no file", "Query")
+            raise InvalidPath(f"{path} is no file")
         case ReadFailure():
             raise PathRefused(f"{path} cannot be read")
     if stat.S_ISLNK(found.mode):
         raise PathRefused(f"{path} has become a symlink")
     return content_of(os.fsdecode(name), found.data)
+
+
+@contextmanager
+def open_folder(root: Path, below: bytes) -> Iterator[int]:
+    """A folder below a root, opened component by component: no symlink is followed below it."""
+    with Root(os.fsencode(root)) as opened, opened.folder(below) as fd:
+        yield fd
 
 
 def content_of(name: str, data: bytes) -> FileContent:
@@ -102,13 +110,13 @@ def content_of(name: str, data: bytes) -> FileContent:
 def _below(directory: str, path: str) -> bytes:
     """Where a path leads, from the directory; empty if that is the directory itself."""
     if "\0" in path or len(path) > _LONGEST_PATH:
-        raise BadRequest("no file can have this path", "Query")
+        raise InvalidPath("no file can have this path")
     try:
         real = os.path.realpath(os.path.join(directory, path))
         relative = os.path.relpath(real, directory)
         encoded = os.fsencode(relative)
     except (OSError, ValueError) as error:
-        raise BadRequest(f"no file can have this path: {error}", "Query") from None
+        raise InvalidPath(f"no file can have this path: {error}") from None
     if relative == ".." or relative.startswith("../"):
         raise PathRefused(f"{path} is outside of {directory}")
     return b"" if relative == "." else encoded

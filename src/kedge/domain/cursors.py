@@ -1,4 +1,4 @@
-"""Cursors: where a page or a stream goes on. Opaque to callers, checked when they come back."""
+"""Cursors: positions in a list or stream. Opaque to callers, validated when they come back."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ _EVENT = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,18})")
 
 @dataclass(frozen=True, slots=True)
 class EventCursor:
-    """A place in the event log of one database."""
+    """A position in the event log of one database."""
 
     epoch: str
     seq: int
@@ -25,7 +25,7 @@ class EventCursor:
 
     @classmethod
     def parse(cls, text: object) -> "EventCursor":
-        """Read a cursor a caller handed back."""
+        """Parse a cursor that a caller passed back."""
         match = _EVENT.fullmatch(text) if isinstance(text, str) else None
         if match is None or int(match[2]) > _MAX_INT:
             raise InvalidCursor(f"not an event cursor: {_shown(text)}")
@@ -34,19 +34,19 @@ class EventCursor:
 
 @dataclass(frozen=True, slots=True)
 class PageCursor:
-    """A place in an ordered list: a number to compare by and an id to break ties."""
+    """A position in an ordered list: a number to compare by and an id to break ties."""
 
     at: int
     id: str
 
     def text(self, list: str) -> str:
-        """The cursor as callers get it; good for this list only."""
+        """The cursor as callers get it; valid for this list only."""
         raw = wire.encode({"id": self.id, "at": self.at, "of": list}).encode()
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
     @classmethod
     def parse(cls, text: object, list: str) -> "PageCursor":
-        """Read a cursor of a list that a caller handed back."""
+        """Parse a cursor of a list that a caller passed back."""
         if not isinstance(text, str) or len(text) > 512 or not text.isascii():
             raise InvalidCursor(f"not a page cursor: {_shown(text)}")
         try:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.server import file_names
-from kedge.server.file_names import FileNames
-from kedge.server.finding import Kind, find_files
+from kedge.engine.files import file_names
+from kedge.engine.files.file_names import FileNames
+from kedge.engine.files.find import Kind, find_files
 from tests.engine.files.test_find import put
 from tests.snapshot.test_worktree_seed import wait_for_the_next_tick
 
@@ -104,7 +104,7 @@ async def test_what_is_kept_is_not_listed_again(
 ) -> None:
     """Content that changes is no reason to list."""
     assert await names.is_kept()
-    monkeypatch.setattr("kedge.server.finding._records", None)
+    monkeypatch.setattr("kedge.engine.files.find._records", None)
     (names.root / "a.txt").write_text("other\n")
     (names.root / "build/out/new").write_text("ignored\n")
     assert await names.now() == NAMES

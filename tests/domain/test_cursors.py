@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.domain.cursors import EventCursor, PageCursor
 from kedge.domain.errors import InvalidCursor
-from kedge.store.cursors import EventCursor, PageCursor
 
 INTEGERS = st.integers(-(2**63) + 1, 2**63 - 1)
 IDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=128)

@@ -1,9 +1,7 @@
-"""Runs ripgrep so that it reads no configuration, takes no argument for an option, and never runs
-on.
+"""Runs ripgrep so that it reads no configuration, takes no argument for an option, and always ends.
 
-It reads the ignore files of a project itself, whatever stands there: a link to a device without an
-end, a pipe that nobody writes into. So it has limits, and who exceeds them is told which file to
-look at.
+It reads the ignore files of a project by itself, whatever they are: a link to an endless device, or
+a pipe that blocks. So it has limits, and the error says which file is at fault.
 """
 
 import asyncio
@@ -18,13 +16,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from kedge._async import to_the_end
-from kedge.agent.tools.paths import FilePlace, is_same_place, printable
-from kedge.agent.tools.tool import ToolFailure
 from kedge.domain.child_processes import MIB, ChildLimits
+from kedge.domain.errors import SearchFailed, SearchStopped
+from kedge.domain.text import printable
 
 _CHUNK = 1 << 16
 _LONGEST = 1 << 20
-"""A longer record is left out: nothing that people wrote is found there."""
+"""Longer records are left out: they are not text that people write."""
 _MOST_BYTES = 32 << 20
 _MOST_ERRORS = 1 << 14
 _LIMITS = ChildLimits(memory=1024 * MIB, cpu=300)
@@ -33,19 +31,15 @@ _PATIENCE = 60.0
 _IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
 _LARGEST_RULES = MIB
 _MOST_LOOKED_AT = 50_000
-"""Names in which the file is looked for that a search could not cope with."""
-
-
-class SearchStopped(ToolFailure):
-    """A search took more time or memory than there is for one."""
+"""Names to check for the file that made a search fail."""
 
 
 def find_ripgrep() -> str:
-    """The program that the package `ripgrep` brings."""
+    """The program of the package `ripgrep`."""
     folders = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
     found = shutil.which("rg", path=os.pathsep.join(folders)) or shutil.which("rg")
     if found is None:
-        raise ToolFailure(
+        raise SearchFailed(
             "The program rg was not found, so nothing can be searched. Install it with: "
             "pip install ripgrep"
         )
@@ -59,11 +53,11 @@ class Search:
         self._process = process
         self._errors = errors
         self.is_cut = False
-        """Whether there is more than was taken."""
+        """Whether there is more than was read."""
 
     async def records(self, separator: bytes) -> AsyncIterator[bytes]:
-        """What was found, piece by piece, without those that are too long; ends early where that is
-        more than anybody reads."""
+        """The results, one by one, without those that are too long; ends early if there are too
+        many."""
         assert self._process.stdout is not None
         rest = b""
         taken = 0
@@ -71,7 +65,7 @@ class Search:
         while chunk := await self._process.stdout.read(_CHUNK):
             *whole, rest = (rest + chunk).split(separator)
             if is_long:
-                # The first piece, or all of it, still belongs to what is left out.
+                # The first piece, or all of it, still belongs to a record that is left out.
                 is_long = not whole
                 whole, rest = whole[1:], b"" if is_long else rest
             for record in whole:
@@ -92,9 +86,9 @@ class Search:
         status = await self._process.wait()
         if status < 0:
             raise SearchStopped(_killed(-status, errors))
-        # 1 is nothing found; 2 without a word is that some file could not be read.
+        # Status 1 means no match; 2 without a message that some file could not be read.
         if status > 1 and errors:
-            raise ToolFailure(f"The search failed: {errors}")
+            raise SearchFailed(f"The search failed: {errors}")
 
 
 def _killed(number: int, errors: str) -> str:
@@ -110,10 +104,10 @@ def _killed(number: int, errors: str) -> str:
 async def search(
     folder: Path, arguments: Sequence[str], *, patience: float | None = None
 ) -> AsyncIterator[Search]:
-    """Run ripgrep in a folder; it and whatever it started is gone when the block ends.
+    """Run ripgrep in a folder; it and its child processes are gone when the block ends.
 
-    Raises `SearchStopped` if it takes longer than `patience` seconds, or else a minute; and at once
-    if it is seen that it would.
+    Raises `SearchStopped` if it takes longer than `patience` seconds, by default a minute; and at
+    once if it is clear that it would.
     """
     if (waiting := _odd_file(_ignore_files_above(folder))) is not None:
         raise SearchStopped(f"The search did not begin. {waiting}")
@@ -150,7 +144,7 @@ async def _run(folder: Path, arguments: Sequence[str], patience: float) -> Async
 
 
 async def _complaints(process: asyncio.subprocess.Process) -> bytes:
-    """The beginning of what it complains about; all is read, since it waits while nobody does."""
+    """The beginning of its error output; all is read, as ripgrep would block otherwise."""
     assert process.stderr is not None
     kept = b""
     while piece := await process.stderr.read(_CHUNK):
@@ -160,7 +154,7 @@ async def _complaints(process: asyncio.subprocess.Process) -> bytes:
 
 async def _start(folder: Path, arguments: Sequence[str]) -> asyncio.subprocess.Process:
     command = [find_ripgrep(), "--no-config", "--no-messages", "--no-ignore-messages"]
-    # A file that somebody cuts short while it is mapped would end the program.
+    # A file that is truncated while it is mapped would crash the program.
     command += ["--no-mmap", "--hidden", "--color=never"]
     variables = {k: v for k, v in os.environ.items() if k != "RIPGREP_CONFIG_PATH"}
     try:
@@ -175,7 +169,7 @@ async def _start(folder: Path, arguments: Sequence[str]) -> asyncio.subprocess.P
             process_group=0,
         )
     except (OSError, ValueError) as error:
-        raise ToolFailure(f"The search could not begin: {error}") from error
+        raise SearchFailed(f"The search could not begin: {error}") from error
     _LIMITS.apply(process.pid)
     return process
 
@@ -192,7 +186,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _culprit(folder: Path) -> str | None:
-    """What is said of an ignore file with which a search cannot go well, if there is one."""
+    """A description of the ignore file that makes a search fail, if there is one."""
     paths = [*_ignore_files_above(folder), *_ignore_files_below(folder)]
     if (odd := _odd_file(paths)) is not None:
         return odd
@@ -204,7 +198,7 @@ def _culprit(folder: Path) -> str | None:
 
 
 def _odd_file(paths: Iterable[str]) -> str | None:
-    """What is said of the first that a program would wait for, or read without an end."""
+    """A description of the first file that a program would block on, or read without end."""
     for path in paths:
         with suppress(OSError):
             if _has_no_end(os.stat(path)):
@@ -219,14 +213,14 @@ def _has_no_end(found: os.stat_result) -> bool:
 
 
 def _ignore_files_above(folder: Path) -> Iterator[str]:
-    """Where ignore files may be that hold in a folder: there, and above."""
+    """The possible ignore files of a folder: there, and above."""
     for place in (folder, *folder.parents):
         yield os.path.join(place, ".git", "info", "exclude")
         yield from (os.path.join(place, name) for name in _IGNORE_FILES)
 
 
 def _ignore_files_below(folder: Path) -> Iterator[str]:
-    """Those below a folder, as far as that is quickly seen."""
+    """Those below a folder, as far as they are found quickly."""
     looked_at = 0
     for below, folders, files in os.walk(folder):
         looked_at += len(folders) + len(files)
@@ -236,28 +230,13 @@ def _ignore_files_below(folder: Path) -> Iterator[str]:
 
 
 def glob_argument(pattern: str) -> str:
-    """A pattern as ripgrep takes it, also if it begins like an exception or a comment."""
+    """A pattern for ripgrep, even if it begins like an exception or a comment."""
     return "--glob=" + ("\\" + pattern if pattern[:1] in ("!", "#") else pattern)
 
 
 def modified(folder: Path, name: bytes) -> float:
-    """When a file that was found was last changed; one that is gone is the oldest."""
+    """When a found file was last changed; one that is gone counts as the oldest."""
     try:
         return os.lstat(os.path.join(os.fsencode(folder), name)).st_mtime
     except OSError:
         return 0.0
-
-
-def check_same(place: FilePlace) -> None:
-    """Raise if the path leads elsewhere than it did when somebody was asked."""
-    if not is_same_place(place):
-        raise ToolFailure(
-            f"{printable(place.path)} leads elsewhere now than when it was asked for. Try again."
-        )
-
-
-def check_folder(place: FilePlace) -> None:
-    """Raise unless there is the folder to search that was asked for."""
-    check_same(place)
-    if not place.real.is_dir():
-        raise ToolFailure(f"{printable(place.path)} is no folder. Name one that exists.")

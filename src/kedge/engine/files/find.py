@@ -13,11 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from kedge.agent.tools.ripgrep import SearchStopped, search
-from kedge.agent.tools.tool import ToolFailure
-from kedge.domain.errors import OperatorError
-from kedge.server.errors import BadRequest
-from kedge.server.file_names import FileNames
+from kedge.engine.files.file_names import FileNames
+from kedge.engine.files.ripgrep import search
 
 Kind = Literal["file", "directory"]
 
@@ -84,19 +81,13 @@ async def _records(
     if not await asyncio.to_thread(os.path.isdir, root):
         return []
     records: list[bytes] = []
-    try:
-        async with search(
-            Path(root), [*arguments, "--glob=!.git", "--"], patience=_PATIENCE
-        ) as running:
-            async for record in running.records(separator):
-                if record.startswith(beginning):
-                    records.append(record)
-                if len(records) >= most:
-                    break
-    except SearchStopped as stopped:
-        raise OperatorError(str(stopped)) from None
-    except ToolFailure as failure:
-        raise BadRequest(str(failure), "Query") from None
+    arguments = [*arguments, "--glob=!.git", "--"]
+    async with search(Path(root), arguments, patience=_PATIENCE) as running:
+        async for record in running.records(separator):
+            if record.startswith(beginning):
+                records.append(record)
+            if len(records) >= most:
+                break
     return records
 
 

@@ -41,7 +41,7 @@ check: $(TOOLS) ## formatting, lint, types, import layers
 test: $(TOOLS) components ## all tests but the long ones
 	@scripts/test
 
-torture: $(TOOLS) components ## the long crash, race and scale tests, with their figures
+torture: $(TOOLS) components ## the long crash, race and scale tests and every benchmark, with their figures
 	KEDGE_TORTURE=1 $(BIN)/pytest -n auto --timeout 1800 -m "hypothesis and not torture"
 	KEDGE_TORTURE=1 $(BIN)/pytest --timeout 1800 -m torture -rA -s
 

@@ -26,24 +26,26 @@ class OpenCodeSide(Side):
 
     name = "OpenCode"
 
-    def __init__(self, process: Process, url: str, worktree: Path, ears: list["_Ear"]) -> None:
+    def __init__(
+        self, process: Process, url: str, worktree: Path, listeners: list["_Listener"]
+    ) -> None:
         self.pid = process.pid
         self._url = url
         self._worktree = worktree
-        self._ears = ears
+        self._listeners = listeners
 
     async def turn(self, prompt: str) -> Turn:
         """Prompt in a new session."""
         session = await asyncio.to_thread(self._post, "/session", {"title": "Measured"})
-        for ear in self._ears:
-            ear.begin()
+        for listener in self._listeners:
+            listener.begin()
         body = {
             "model": {"providerID": PROVIDER, "modelID": MODEL},
             "parts": [{"type": "text", "text": prompt}],
         }
         await asyncio.to_thread(self._post, f"/session/{session['id']}/prompt_async", body)
-        heard = [await ear.idle for ear in self._ears]
-        return Turn(min(heard), min(ear.deltas for ear in self._ears))
+        heard = [await listener.idle for listener in self._listeners]
+        return Turn(min(heard), min(listener.deltas for listener in self._listeners))
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
         where = f"{path}?directory={quote(str(self._worktree))}"
@@ -53,7 +55,7 @@ class OpenCodeSide(Side):
         return json.loads(text or b"null")
 
 
-class _Ear(asyncio.Protocol):
+class _Listener(asyncio.Protocol):
     """A subscriber that only looks for what is counted, so that hearing costs next to nothing."""
 
     def __init__(self) -> None:
@@ -89,8 +91,8 @@ async def opencode_side(
         async with asyncio.timeout(_STARTS):
             address = await _listening(process)
             await _healthy(address)
-        ears = [await _listen(stack, address, worktree) for _ in range(subscribers)]
-        yield OpenCodeSide(process, address, worktree, ears)
+        listeners = [await _listen(stack, address, worktree) for _ in range(subscribers)]
+        yield OpenCodeSide(process, address, worktree, listeners)
 
 
 def prepared(home: Path, url: str) -> dict[str, str]:
@@ -136,11 +138,11 @@ def _request(
         connection.close()
 
 
-async def _listen(stack: AsyncExitStack, url: str, worktree: Path) -> _Ear:
+async def _listen(stack: AsyncExitStack, url: str, worktree: Path) -> _Listener:
     where = urlsplit(url)
     loop = asyncio.get_running_loop()
-    transport, ear = await loop.create_connection(_Ear, "127.0.0.1", where.port or 80)
+    transport, listener = await loop.create_connection(_Listener, "127.0.0.1", where.port or 80)
     stack.callback(transport.close)
     path = f"/event?directory={quote(str(worktree))}"
     transport.write(f"GET {path} HTTP/1.1\r\nhost: {where.netloc}\r\n\r\n".encode())
-    return ear
+    return listener

@@ -8,8 +8,8 @@ from bench.figures import Figure
 from bench.processes import processor_time
 from bench.scratch import Scratch
 from bench.server_comparing import compared_costs, compared_rates, compared_times
-from bench.server_ears import listening
 from bench.server_http import connected
+from bench.server_listeners import listening
 from bench.server_model import asking_for
 from bench.server_sides import Side
 from bench.server_turns import EVENTS, new_session, prompt
@@ -83,14 +83,14 @@ async def streams(scratch: Scratch, sides: Sequence[Side]) -> AsyncIterator[Figu
 async def _sample(side: Side, talk: _Talk, settles: int) -> _Sample:
     words = talk.words // _SESSIONS
     async with (
-        listening(side.port, EVENTS, talk.subscribers, talk.words) as ears,
+        listening(side.port, EVENTS, talk.subscribers, talk.words) as listeners,
         connected(side.port) as asking,
     ):
         sessions = [await new_session(asking) for _ in range(_SESSIONS)]
         before = processor_time(side.pid)
         for session in sessions:
             await prompt(asking, session, asking_for(words, talk.a_second // _SESSIONS))
-        heard = await ears.heard()
+        heard = await listeners.heard()
         worked = processor_time(side.pid) - before
     await asyncio.sleep(settles)
     return _Sample(

@@ -52,23 +52,23 @@ class _Turn:
 class _Client:
     """Somebody who prompts, and hears the events on another connection."""
 
-    def __init__(self, port: int, ear: "_Ear") -> None:
+    def __init__(self, port: int, listener: "_Listener") -> None:
         self._port = port
-        self._ear = ear
+        self._listener = listener
 
     async def turn(self) -> _Turn:
         """Have a prompt answered in a new session that has a title."""
         # A connection of its own: servers close those that rest for as long as another's turn.
         async with connected(self._port) as asking, asyncio.timeout(_PATIENCE):
             session = await new_session(asking)
-            heard = self._ear.listen_for(session)
+            heard = self._listener.listen_for(session)
             begin = time.perf_counter()
             await prompt(asking, session, asking_for(_WORDS, _NO_PAUSE))
             first, idle = await heard
         return _Turn(first - begin, idle - begin)
 
 
-class _Ear(asyncio.Protocol):
+class _Listener(asyncio.Protocol):
     """A subscriber that only looks for what a session tells."""
 
     def __init__(self) -> None:
@@ -103,10 +103,10 @@ class _Ear(asyncio.Protocol):
 async def _client(port: int) -> AsyncIterator[_Client]:
     """Somebody who is connected and hears events."""
     loop = asyncio.get_running_loop()
-    transport, ear = await loop.create_connection(_Ear, "127.0.0.1", port)
+    transport, listener = await loop.create_connection(_Listener, "127.0.0.1", port)
     try:
         transport.write(request(port, "GET", EVENTS))
-        yield _Client(port, ear)
+        yield _Client(port, listener)
     finally:
         transport.close()
 

@@ -32,13 +32,23 @@ def pytest_unconfigure() -> None:
         environment.dispose()
 
 
-LONG = ("tests/test_bench.py", "tests/torture/")
+LONG = (
+    "tests/torture/",
+    "tests/server/test_schemathesis.py",
+    "tests/clients/",
+    "tests/test_install.py",
+    "tests/test_bench.py",
+)
+"""Where single tests take from five to forty seconds."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL before `-m` looks at the marks, and begin with what takes long: at
-    the end one process would wait for the other."""
+    """Mark what needs PostgreSQL before `-m` looks at the marks, and put the long tests first.
+
+    pytest-xdist hands out ever smaller batches in this order, so that the workers end together: a
+    long test in one of the last batches would leave the others idle.
+    """
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")

@@ -1,4 +1,7 @@
-"""The benchmarks run and say what they promise to; how fast anything is, is not looked at."""
+"""The benchmarks run and measure what they promise; their speed is not judged here.
+
+`make test` runs one small benchmark and the errors. `make torture` runs all of them.
+"""
 
 import fcntl
 import json
@@ -10,10 +13,8 @@ from typing import Any
 
 import pytest
 
+from bench.__main__ import main
 from tests.support import environment
-
-# It measures much, which on a loaded machine takes long.
-pytestmark = pytest.mark.timeout(1800)
 
 ROOT = Path(__file__).parents[1]
 TARGETS = {
@@ -131,6 +132,21 @@ def results(folder: Path) -> tuple[dict[str, Any], str]:
     return json.loads((folder / "results.json").read_text()), (folder / "printed").read_text()
 
 
+def test_one_benchmark(tmp_path: Path) -> None:
+    """A benchmark runs, prints a line, writes its figure and the machine, and leaves nothing."""
+    output, scratch = tmp_path / "results.json", tmp_path / "scratch"
+    scratch.mkdir()
+    done = bench("--quick", "--output", str(output), "forks", scratch=scratch)
+    assert done.returncode == 0, done.stderr
+    [figure] = json.loads(output.read_text())["figures"]
+    assert (figure["name"], figure["target"]) == ("fork of 50 messages, 250 parts", 3)
+    assert figure["name"] in done.stdout
+    assert json.loads(output.read_text())["machine"]["quick"] is True
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_every_promised_figure_is_measured(results: tuple[dict[str, Any], str]) -> None:
     """The results hold each figure with its target, and nothing else has one of these names."""
     figures = {each["name"]: each for each in results[0]["figures"]}
@@ -141,6 +157,8 @@ def test_every_promised_figure_is_measured(results: tuple[dict[str, Any], str]) 
     assert {figures[name]["met"] for name in ONLY_REPORTED} == {None}
 
 
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_every_figure_is_whole(results: tuple[dict[str, Any], str]) -> None:
     """Each figure lies within its spread and says whether its target was met, if it has one."""
     for each in results[0]["figures"]:
@@ -155,14 +173,18 @@ def _met(value: float, least: float | None, most: float | None) -> bool | None:
     return None if least is None and most is None else all(bounds)
 
 
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_the_results_name_the_machine(results: tuple[dict[str, Any], str]) -> None:
-    """Whoever compares two results can see what they were measured on."""
+    """The results say which machine they were measured on."""
     machine = results[0]["machine"]
     assert machine["quick"] is True
     named = {"python", "sqlite", "git", "cpu", "cpus", "load", "filesystem", "seconds"}
     assert named <= machine.keys()
 
 
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_the_table_has_a_line_for_each_figure(results: tuple[dict[str, Any], str]) -> None:
     """What is printed is what is written."""
     head, *lines = results[1].splitlines()
@@ -173,11 +195,15 @@ def test_the_table_has_a_line_for_each_figure(results: tuple[dict[str, Any], str
     )
 
 
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_nothing_is_left_behind(folder: Path) -> None:
     """The databases of a run go away with it."""
     assert list((folder / "scratch").iterdir()) == []
 
 
+@pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_another_version_can_be_compared_with(tmp_path: Path) -> None:
     """Every comparison gives ratios, of this checkout and itself here."""
     output = tmp_path / "results.json"
@@ -191,17 +217,24 @@ def test_another_version_can_be_compared_with(tmp_path: Path) -> None:
     assert "server, start with 2 cut turns, until all are recovered, after / before" in names
 
 
-def test_a_comparison_needs_another_version(tmp_path: Path) -> None:
-    """What is no checkout of kedge, or has no comparison, is refused."""
-    done = bench("--before", str(tmp_path), scratch=tmp_path)
-    assert done.returncode == 2
-    assert "is no checkout of kedge" in done.stderr
-    done = bench("--before", ".", "parts", scratch=tmp_path)
-    assert "there is no parts; choose from snapshots_first, reverts" in done.stderr
+def test_a_comparison_needs_another_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that is no checkout of kedge and a benchmark without a comparison are refused."""
+    assert refusal(capsys, "--before", str(tmp_path)).endswith("is no checkout of kedge\n")
+    said = refusal(capsys, "--before", str(ROOT), "parts")
+    assert "there is no parts; choose from snapshots_first, reverts" in said
 
 
-def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
-    """A benchmark that does not exist is an error that names those that do."""
-    done = bench("speed", scratch=tmp_path)
-    assert done.returncode == 2
-    assert "there is no speed; choose from parts, sessions" in done.stderr
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error for an unknown benchmark names those that exist."""
+    said = refusal(capsys, "speed")
+    assert "there is no speed; choose from parts, sessions" in said
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the benchmarks print instead of running."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    return capsys.readouterr().err

@@ -15,7 +15,7 @@ from zipfile import ZipFile, ZipInfo
 import pytest
 
 from tests.support import environment
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 UV = Path(sys.executable).with_name("uv")

@@ -28,7 +28,7 @@ from kedge import errors, events, snapshot, values
 from tests.support import environment
 from tests.support.clients import HOW_TO_MEND
 from tests.support.clients_npm import Unavailable, installed, or_skip
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "library.md"

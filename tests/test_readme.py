@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import environment, markdown
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 FOLDER, ADDRESS = "/tmp/harbour", "http://127.0.0.1:4096"

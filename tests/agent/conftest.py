@@ -8,8 +8,8 @@ from kedge.engine import upkeep
 from kedge.engine.settings import Settings
 from tests.agent.world import World
 from tests.engine.conftest import WAITS
-from tests.engine.places import NEVER, PAUSES
-from tests.support.patience import PATIENCE, defaults_of
+from tests.engine.engine_factory import NEVER, PAUSES
+from tests.support.timeouts import PATIENCE, defaults_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from kedge.domain.sessions import Idle
 from tests.agent.world import World, check_closed, error_of, info_of, text_of, tools_of
 from tests.support.model_server import Call as Called
 from tests.support.model_server import ModelServer, Text, Wait, answer
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 async def test_a_prompt_is_answered(world: World) -> None:

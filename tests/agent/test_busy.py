@@ -26,7 +26,7 @@ from tests.support.model_server import (
     Wait,
     answer,
 )
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 def said_last(request: Request) -> str:

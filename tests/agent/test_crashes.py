@@ -22,7 +22,7 @@ from tests.agent.world import (
     tools_of,
 )
 from tests.support.model_server import Call, ModelServer, Text, Wait, answer
-from tests.support.watching import until_beaten
+from tests.support.polling import until_beaten
 
 FINE = answer(Text.of("fine"))
 SHELL = "echo two > a.txt; echo new > new.txt; (sleep 600 & echo $! > bg); echo $$ > pid; sleep 600"

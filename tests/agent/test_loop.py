@@ -36,7 +36,7 @@ from tests.support.model_server import (
     Wait,
     answer,
 )
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 FINE = answer(Text.of("fine"))
 PROTOCOLS = ["openai-compatible", "anthropic"]

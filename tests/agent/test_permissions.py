@@ -28,8 +28,8 @@ from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.steps import Step
-from tests.engine.places import NEVER, PAUSES
-from tests.support.patience import PATIENCE
+from tests.engine.engine_factory import NEVER, PAUSES
+from tests.support.timeouts import PATIENCE
 
 WHICH = QuestionInfo(
     question="Which?", header="Which", options=[QuestionOption(label="Red", description="r")]

@@ -16,7 +16,7 @@ from tests.support.model_server import (
     Wait,
     answer,
 )
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 FINE = answer(Text.of("fine"))
 

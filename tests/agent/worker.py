@@ -13,8 +13,8 @@ from kedge.domain.parts import ToolPart
 from kedge.engine import upkeep
 from kedge.engine.event_log import Event
 from tests.agent.world import World
+from tests.engine.engine_factory import NEVER, PAUSES
 from tests.engine.engine_processes import Child
-from tests.engine.places import NEVER, PAUSES
 
 
 class Worker(Child):

@@ -37,7 +37,7 @@ from kedge.engine.engine import Engine
 from kedge.engine.event_log import Event, Subscription
 from kedge.engine.session import Session
 from tests.support.model_server import ModelServer
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 E = TypeVar("E", bound=EventProperties)
 QUICK = AgentSettings(retry_delay=0)

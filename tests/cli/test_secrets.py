@@ -18,8 +18,8 @@ import pytest
 
 from kedge.cli.secrets import without_password
 from tests.cli.terminal import Terminal
-from tests.support.patience import PATIENCE
-from tests.support.rights import WITHOUT_RIGHTS
+from tests.support.timeouts import PATIENCE
+from tests.support.unprivileged import RUN_UNPRIVILEGED
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "hunter2 ü"
@@ -156,7 +156,7 @@ def test_a_server_without_input_and_output(terminal: Terminal, password: str) ->
 
 def test_the_memory_of_a_server_is_closed(terminal: Terminal) -> None:
     """A process of the same user without further rights cannot look into it; into others it can."""
-    ordinary = [sys.executable, "-c", WITHOUT_RIGHTS]
+    ordinary = [sys.executable, "-c", RUN_UNPRIVILEGED]
     with (
         serving(terminal, [*ordinary, *WAYS["module"]]) as process,
         subprocess.Popen(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.terminal import Terminal, command
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 

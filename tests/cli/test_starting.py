@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.support import environment
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 PROVIDERS = {
     "anthropic",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.places import Place, prepared
-from tests.support import clients, environment, served, terminal
+from tests.clients.workspace import Workspace, prepared
+from tests.support import clients, environment, servers, terminal
 from tests.support.clients_npm import or_skip
 
 SETTING = "KEDGE_TEST_SERVER"
@@ -33,17 +33,17 @@ def sdk() -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def workspace(tmp_path: Path) -> Workspace:
     """A project under git, and homes for a server and a client."""
     return prepared(tmp_path)
 
 
 @pytest.fixture
-def serve(place: Place) -> Iterator[served.Serve]:
+def serve(workspace: Workspace) -> Iterator[servers.Serve]:
     """Starts the server; again, when it was stopped, with the data that it had."""
     is_real = server_name() == "opencode"
-    serving = served.opencode_serving if is_real else served.kedge_serving
-    with serving(place.folder, place.project) as serve:
+    serving = servers.opencode_serving if is_real else servers.kedge_serving
+    with serving(workspace.folder, workspace.project) as serve:
         yield serve
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.clients.places import Place
+from tests.clients.workspace import Workspace
 from tests.support.terminal import Terminal
 
 _SIDE = 98
@@ -18,10 +18,10 @@ _SURE = "esc again to interrupt"
 class Screens:
     """The UI, attached to a server."""
 
-    def __init__(self, window: Terminal, program: Path, place: Place) -> None:
+    def __init__(self, window: Terminal, program: Path, workspace: Workspace) -> None:
         self._window = window
         self._program = program
-        self._place = place
+        self._workspace = workspace
         self._url = ""
         self.press = window.press
         self.type = window.type
@@ -31,7 +31,7 @@ class Screens:
         """Start it anew."""
         self._url = url
         command = (str(self._program), "attach", url, *options)
-        self._window.run(*command, folder=self._place.project, environ=self._place.environ)
+        self._window.run(*command, folder=self._workspace.project, environ=self._workspace.environ)
 
     def prompt(self, text: str) -> None:
         """Send a prompt once nothing runs."""

@@ -6,9 +6,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.clients.places import Place
-from tests.support.patience import PATIENCE
-from tests.support.served import Serve
+from tests.clients.workspace import Workspace
+from tests.support.servers import Serve
+from tests.support.timeouts import PATIENCE
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -22,12 +22,12 @@ class Done:
     told: str
 
 
-def run(program: Path, url: str, place: Place, *arguments: str, script: str = "") -> Done:
+def run(program: Path, url: str, workspace: Workspace, *arguments: str, script: str = "") -> Done:
     """Run it to its end; a script goes through its standard input."""
     done = subprocess.run(
         [program, "run", "--attach", url, *arguments],
-        cwd=place.project,
-        env=place.environ,
+        cwd=workspace.project,
+        env=workspace.environ,
         input=script,
         capture_output=True,
         encoding="utf-8",
@@ -37,21 +37,21 @@ def run(program: Path, url: str, place: Place, *arguments: str, script: str = ""
     return Done(done.returncode, done.stdout, _COLOUR.sub("", done.stderr))
 
 
-def test_prompts_from_the_command_line(opencode: Path, place: Place, serve: Serve) -> None:
+def test_prompts_from_the_command_line(opencode: Path, workspace: Workspace, serve: Serve) -> None:
     """Answers are printed, tools told of, sessions continued, and errors are exit codes."""
     url = serve().url
 
     script = "write run.txt one\nbash cat run.txt\nsay It is written."
-    done = run(opencode, url, place, script=script)
+    done = run(opencode, url, workspace, script=script)
     assert (done.code, done.answer) == (0, "It is written.\n")
     assert "← Write run.txt" in done.told
     assert re.search(r"^\$ cat run.txt\none$", done.told, re.MULTILINE)
-    assert place.text("run.txt") == "one\n"
+    assert workspace.text("run.txt") == "one\n"
 
-    done = run(opencode, url, place, "--continue", "say And another.")
+    done = run(opencode, url, workspace, "--continue", "say And another.")
     assert (done.code, done.answer) == (0, "And another.\n")
 
-    done = run(opencode, url, place, "--continue", "--format", "json", "bash cat run.txt")
+    done = run(opencode, url, workspace, "--continue", "--format", "json", "bash cat run.txt")
     events = [json.loads(line) for line in done.answer.splitlines()]
     assert [event["type"] for event in events] == [
         *("step_start", "tool_use", "step_finish"),
@@ -62,21 +62,21 @@ def test_prompts_from_the_command_line(opencode: Path, place: Place, serve: Serv
     assert events[4]["part"]["text"] == "Done: bash."
     session = events[0]["sessionID"]
 
-    done = run(opencode, url, place, "--session", session, "bash touch refused.txt")
+    done = run(opencode, url, workspace, "--session", session, "bash touch refused.txt")
     assert "permission requested: bash (touch refused.txt); auto-rejecting" in done.told
-    assert place.text("refused.txt") is None
+    assert workspace.text("refused.txt") is None
 
-    done = run(opencode, url, place, "--session", "ses_nope", "say Nothing.")
+    done = run(opencode, url, workspace, "--session", "ses_nope", "say Nothing.")
     assert (done.code, done.answer) == (1, "")
     assert "Session not found" in done.told
 
 
-def test_a_password_is_asked_for(opencode: Path, place: Place, serve: Serve) -> None:
+def test_a_password_is_asked_for(opencode: Path, workspace: Workspace, serve: Serve) -> None:
     """Who knows the password of a server, by OpenCode's own variable, may use it; nobody else."""
     url = serve(OPENCODE_SERVER_PASSWORD="sesame").url
 
-    done = run(opencode, url, place, "say Nothing.")
+    done = run(opencode, url, workspace, "say Nothing.")
     assert (done.code, done.answer) == (1, "")
 
-    done = run(opencode, url, place, "--password", "sesame", "say Open.")
+    done = run(opencode, url, workspace, "--password", "sesame", "say Open.")
     assert (done.code, done.answer) == (0, "Open.\n")

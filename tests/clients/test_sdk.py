@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.clients.conftest import server_name
-from tests.clients.places import Place
-from tests.support.patience import PATIENCE
-from tests.support.served import Serve
+from tests.clients.workspace import Workspace
+from tests.support.servers import Serve
+from tests.support.timeouts import PATIENCE
 
 SCRIPTS = Path(__file__).parent / "sdk"
 
@@ -54,13 +54,13 @@ def routes(*texts: str) -> set[str]:
     ],
 )
 def test_a_program_uses_every_method(
-    entry: str, wanted: set[str], sdk: Path, place: Place, serve: Serve
+    entry: str, wanted: set[str], sdk: Path, workspace: Workspace, serve: Serve
 ) -> None:
     """Every check that the program makes holds, and it has asked for every route."""
-    scripts = place.folder / "scripts"
+    scripts = workspace.folder / "scripts"
     shutil.copytree(SCRIPTS, scripts)
     (scripts / "node_modules").symlink_to(sdk / "node_modules")
-    told = run_to_its_end(scripts, entry, place, serve)
+    told = run_to_its_end(scripts, entry, workspace, serve)
     failed = [f"{each['behaviour']}: {each['error']}" for each in told["checks"] if "error" in each]
     assert not failed, "\n\n".join(failed)
     assert wanted - set(told["calls"]) == set()
@@ -86,14 +86,14 @@ def test_every_newer_route_is_known(sdk: Path, serve: Serve) -> None:
     assert refused == {}
 
 
-def run_to_its_end(scripts: Path, entry: str, place: Place, serve: Serve) -> dict[str, Any]:
+def run_to_its_end(scripts: Path, entry: str, workspace: Workspace, serve: Serve) -> dict[str, Any]:
     """What the program tells at its end; it gets a server, and another one when it wants that."""
     server = serve()
-    arguments = (entry, server.url, str(place.project), server_name(), str(PATIENCE))
+    arguments = (entry, server.url, str(workspace.project), server_name(), str(PATIENCE))
     with subprocess.Popen(
         ["node", "story.mjs", *arguments],
         cwd=scripts,
-        env=place.environ,
+        env=workspace.environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",

@@ -3,26 +3,26 @@
 from pathlib import Path
 
 from tests.clients.conftest import server_name
-from tests.clients.places import Place
 from tests.clients.screens import Screens
-from tests.support.served import Serve
-from tests.support.served_relay import relaying
+from tests.clients.workspace import Workspace
+from tests.support.relay import relaying
+from tests.support.servers import Serve
 from tests.support.terminal import Terminal
 
 
 def test_a_day_at_the_terminal(
-    opencode: Path, place: Place, serve: Serve, window: Terminal
+    opencode: Path, workspace: Workspace, serve: Serve, window: Terminal
 ) -> None:
     """Everything that a person does at the terminal works, and is there after a restart."""
     server = serve()
-    screens = Screens(window, opencode, place)
+    screens = Screens(window, opencode, workspace)
     screens.attach(server.url)
     screens.until("Ask anything", "Offline kedge")
-    a_file_is_written_and_edited(screens, place)
-    it_is_undone_and_redone(screens, place)
+    a_file_is_written_and_edited(screens, workspace)
+    it_is_undone_and_redone(screens, workspace)
     the_session_is_renamed(screens)
     a_second_session_has_todos(screens)
-    a_command_needs_a_permission(screens, place)
+    a_command_needs_a_permission(screens, workspace)
     a_question_is_answered(screens)
     a_streamed_answer_is_interrupted(screens)
     the_first_session_is_found_in_the_list(screens)
@@ -45,33 +45,33 @@ def test_a_day_at_the_terminal(
             it_goes_on_by_itself(screens)
 
 
-def a_file_is_written_and_edited(screens: Screens, place: Place) -> None:
+def a_file_is_written_and_edited(screens: Screens, workspace: Workspace) -> None:
     """Tool calls are drawn, the session gets a title, and the files are what was drawn."""
     screens.prompt("write a.txt one")
     screens.until("# Wrote a.txt", "Done: write.")
     screens.until_beside("Write a.txt one")
-    assert place.text("a.txt") == "one\n"
+    assert workspace.text("a.txt") == "one\n"
     screens.prompt("edit a.txt one two")
     screens.until("← Edit a.txt", "1 + two", "Done: edit.")
-    assert place.text("a.txt") == "two\n"
+    assert workspace.text("a.txt") == "two\n"
 
 
-def it_is_undone_and_redone(screens: Screens, place: Place) -> None:
+def it_is_undone_and_redone(screens: Screens, workspace: Workspace) -> None:
     """`/undo` and `/redo` go step by step, on the screen and on the disk."""
     screens.command("/undo")
     screens.until("1 message reverted", "a.txt +1 -1", without=("Done: edit.",))
-    assert place.text("a.txt") == "one\n"
+    assert workspace.text("a.txt") == "one\n"
     screens.clear("edit a.txt one two")
     screens.command("/undo")
     screens.until("2 message reverted", without=("Done: write.",))
-    assert place.text("a.txt") is None
+    assert workspace.text("a.txt") is None
     screens.clear("write a.txt one")
     screens.command("/redo")
     screens.until("1 message reverted", "Done: write.")
-    assert place.text("a.txt") == "one\n"
+    assert workspace.text("a.txt") == "one\n"
     screens.command("/redo")
     screens.until("Done: edit.", without=("reverted",))
-    assert place.text("a.txt") == "two\n"
+    assert workspace.text("a.txt") == "two\n"
 
 
 def the_session_is_renamed(screens: Screens) -> None:
@@ -94,19 +94,19 @@ def a_second_session_has_todos(screens: Screens) -> None:
     screens.until_beside("Todo", "[✓] weigh anchor", "[•] set sail", "[ ] steer")
 
 
-def a_command_needs_a_permission(screens: Screens, place: Place) -> None:
+def a_command_needs_a_permission(screens: Screens, workspace: Workspace) -> None:
     """What the project wants to be asked for is done when it is allowed, and else not."""
     screens.prompt("bash touch made.txt")
     screens.until("Permission required", "$ touch made.txt", "Allow once")
-    assert place.text("made.txt") is None
+    assert workspace.text("made.txt") is None
     screens.press("Enter")
     screens.until("Done: bash.", without=("Permission required",))
-    assert place.text("made.txt") == ""
+    assert workspace.text("made.txt") == ""
     screens.prompt("bash touch refused.txt")
     screens.until("Permission required", "$ touch refused.txt")
     screens.press("Right", "Right", "Enter")
     screens.until_idle("Build · Offline", without=("Permission required",))
-    assert place.text("refused.txt") is None
+    assert workspace.text("refused.txt") is None
 
 
 def a_question_is_answered(screens: Screens) -> None:

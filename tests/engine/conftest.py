@@ -10,8 +10,8 @@ import pytest
 from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.engine.settings import Settings
-from tests.engine.places import NEVER, PAUSES, Place
-from tests.support.patience import PATIENCE, defaults_of
+from tests.engine.engine_factory import NEVER, PAUSES, EngineFactory
+from tests.support.timeouts import PATIENCE, defaults_of
 
 WAITS = (
     "engine.worktrees._GIT_PATIENCE",
@@ -52,28 +52,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def place(folder: Path, tmp_path: Path) -> Place:
+def place(folder: Path, tmp_path: Path) -> EngineFactory:
     """The folder and a SQLite file."""
-    return Place(folder, str(tmp_path / "kedge.db"))
+    return EngineFactory(folder, str(tmp_path / "kedge.db"))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def any_place(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Place:
+def any_place(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> EngineFactory:
     """The folder and a database of either kind."""
     if request.param == "postgres":
-        return Place(folder, str(request.getfixturevalue("postgres_url")))
-    return Place(folder, str(tmp_path / "kedge.db"))
+        return EngineFactory(folder, str(request.getfixturevalue("postgres_url")))
+    return EngineFactory(folder, str(tmp_path / "kedge.db"))
 
 
 @pytest.fixture
-async def engine(place: Place) -> AsyncIterator[Engine]:
+async def engine(place: EngineFactory) -> AsyncIterator[Engine]:
     """An engine on SQLite."""
     async with place.open() as opened:
         yield opened
 
 
 @pytest.fixture
-async def any_engine(any_place: Place) -> AsyncIterator[Engine]:
+async def any_engine(any_place: EngineFactory) -> AsyncIterator[Engine]:
     """An engine on either kind of database."""
     async with any_place.open() as opened:
         yield opened

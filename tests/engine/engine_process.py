@@ -21,8 +21,8 @@ from kedge.domain.errors import KedgeError
 from kedge.domain.questions import QuestionInfo, QuestionOption
 from kedge.engine import heartbeats, os_process, parts, pieces, upkeep
 from kedge.engine.engine import Engine
-from tests.engine.places import NEVER, PAUSES
-from tests.support.patience import PATIENCE
+from tests.engine.engine_factory import NEVER, PAUSES
+from tests.support.timeouts import PATIENCE
 
 
 def say(value: object) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.engine.places import Place
-from tests.support.patience import PATIENCE
+from tests.engine.engine_factory import EngineFactory
+from tests.support.timeouts import PATIENCE
 
 _ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[2]
 class Child:
     """A process that runs `tests.engine.engine_process`; killed at the end if it is still there."""
 
-    def __init__(self, place: Place, role: str, *arguments: str) -> None:
+    def __init__(self, place: EngineFactory, role: str, *arguments: str) -> None:
         self._command = [
             sys.executable,
             "-m",

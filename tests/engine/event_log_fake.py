@@ -12,7 +12,7 @@ from kedge.domain.ids import IdMaker
 from kedge.engine.event_log import Event, EventLog, Subscription
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
 from kedge.store.transaction import Batch, Query, Row, Rows, ScriptMaker, T, drive
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 EPOCH = "0123456789abcdef"
 

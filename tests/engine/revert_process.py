@@ -14,10 +14,10 @@ from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.snapshot.files import atomic
+from tests.engine.engine_factory import NEVER, PAUSES
 from tests.engine.engine_process import beat, say, told
-from tests.engine.places import NEVER, PAUSES
 from tests.engine.revert.scene import put
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 SAVED = "saved in the last moment\n"
 SETTINGS = kedge.Settings(stop_patience=PATIENCE, snapshot_budget=PATIENCE)

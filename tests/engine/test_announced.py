@@ -16,7 +16,7 @@ from kedge.domain.parts import (
     ToolRunning,
 )
 from kedge.engine.engine import Engine
-from tests.engine.places import stored_log
+from tests.engine.engine_factory import stored_log
 
 
 async def test_an_announced_call_is_pending_until_it_begins(engine: Engine) -> None:

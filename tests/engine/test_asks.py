@@ -37,10 +37,10 @@ from kedge.store.queries.asks import AskAnswer, answer_permission
 from kedge.store.queries.grants import Holder
 from kedge.store.queries.leases import renew_leases, take_over
 from kedge.store.transaction import ScriptMaker, rows
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.engine_processes import Child
 from tests.engine.event_log_fake import cycles
-from tests.engine.places import Place, stored_log
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 T = TypeVar("T")
 WHICH = QuestionInfo(
@@ -94,7 +94,7 @@ def ls(engine: Engine, turn: Turn, word: str = "ls") -> Coroutine[Any, Any, Repl
     return engine.asks.permission(turn, "bash", [f"{word} x"], always=[f"{word} *"])
 
 
-async def test_a_reply_comes_from_another_engine(any_place: Place) -> None:
+async def test_a_reply_comes_from_another_engine(any_place: EngineFactory) -> None:
     """What one engine asks, another on the same database lists and answers."""
     async with any_place.open() as engine, any_place.open() as other:
         session = await engine.sessions.create("s")
@@ -120,7 +120,7 @@ async def test_a_reply_comes_from_another_engine(any_place: Place) -> None:
 
 
 async def test_a_reply_comes_from_another_process(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """In both directions."""
     async with any_place.open() as engine:
@@ -140,7 +140,7 @@ async def test_a_reply_comes_from_another_process(
 
 
 async def test_what_a_killed_process_asked_is_withdrawn(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """Whoever opens the database next sees no dialog that nobody waits behind."""
     async with any_place.open() as engine:
@@ -163,7 +163,9 @@ async def test_what_a_killed_process_asked_is_withdrawn(
             assert await engine.asks.permissions() == []
 
 
-async def test_nobody_answers_a_killed_process(any_place: Place, children: AsyncExitStack) -> None:
+async def test_nobody_answers_a_killed_process(
+    any_place: EngineFactory, children: AsyncExitStack
+) -> None:
     """From the moment of its death on: an answer that nothing comes of is not acknowledged, and
     what it asked is no longer listed, though nobody has recovered its session yet."""
     async with any_place.open() as engine:
@@ -205,7 +207,7 @@ async def test_an_abort_withdraws(any_engine: Engine) -> None:
             await task
 
 
-async def test_deleting_the_session_withdraws(any_place: Place) -> None:
+async def test_deleting_the_session_withdraws(any_place: EngineFactory) -> None:
     """From whatever engine; the run hears of it as of an abort."""
     async with any_place.open() as engine, any_place.open() as other:
         session = await engine.sessions.create("s")
@@ -223,7 +225,7 @@ async def test_deleting_the_session_withdraws(any_place: Place) -> None:
                 await task
 
 
-async def test_closing_the_engine_withdraws(place: Place) -> None:
+async def test_closing_the_engine_withdraws(place: EngineFactory) -> None:
     """What it asked is answered for everybody else before it is gone."""
     async with place.open() as other:
         async with place.open() as engine:
@@ -306,7 +308,7 @@ async def test_a_rejection_says_so_to_all_calls_of_the_session(any_engine: Engin
         assert await two == await three == Reply("reject")
 
 
-async def test_what_lasts_is_remembered_for_the_project_alone(any_place: Place) -> None:
+async def test_what_lasts_is_remembered_for_the_project_alone(any_place: EngineFactory) -> None:
     """It survives a restart, answers at once, and can be forgotten; another folder asks again."""
     elsewhere = any_place.folder.parent / "elsewhere"
     elsewhere.mkdir()
@@ -343,7 +345,7 @@ async def test_what_lasts_is_remembered_for_the_project_alone(any_place: Place) 
         assert await engine.asks.allowed() == []
 
 
-async def test_always_ends_with_the_engine_that_took_it(any_place: Place) -> None:
+async def test_always_ends_with_the_engine_that_took_it(any_place: EngineFactory) -> None:
     """Until then every engine on the database keeps to it; one that was given to two engines ends
     with the later of them."""
     async with any_place.open() as engine:
@@ -381,7 +383,7 @@ async def test_always_ends_with_the_engine_that_took_it(any_place: Place) -> Non
 
 
 async def test_always_ends_with_a_process_that_is_killed(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """Nothing of it is left from that moment on, and its rows go when the next rule is given."""
     async with any_place.open() as engine:
@@ -405,7 +407,9 @@ async def test_always_ends_with_a_process_that_is_killed(
         assert [(pattern, owner) for _, pattern, owner, *_ in found] == [("ls *", "")]
 
 
-async def test_always_ends_with_an_engine_elsewhere_that_is_silent(any_place: Place) -> None:
+async def test_always_ends_with_an_engine_elsewhere_that_is_silent(
+    any_place: EngineFactory,
+) -> None:
     """Whether an engine of another machine lives, only its renewals tell."""
     async with any_place.open(settings=Settings(lease_time=10.0)) as engine:
         session = await engine.sessions.create("s")
@@ -455,7 +459,7 @@ async def test_a_question_is_answered_or_not(any_engine: Engine) -> None:
         assert await any_engine.asks.questions() == []
 
 
-async def test_of_two_replies_one_counts(any_place: Place) -> None:
+async def test_of_two_replies_one_counts(any_place: EngineFactory) -> None:
     """However close they come, the waiting call gets the one that was not refused."""
     async with any_place.open() as engine, any_place.open() as other:
         session = await engine.sessions.create("s")
@@ -496,7 +500,7 @@ async def test_lists_are_of_all_of_a_directory_or_of_a_session(engine: Engine) -
         assert await engine.asks.questions() == []
 
 
-async def test_a_listener_that_is_too_slow_still_gets_its_answer(place: Place) -> None:
+async def test_a_listener_that_is_too_slow_still_gets_its_answer(place: EngineFactory) -> None:
     """While it does not run, more happens in the session than waits for anybody."""
     async with place.open(settings=Settings(queue_length=1)) as engine:
         session = await engine.sessions.create("s")

@@ -11,7 +11,7 @@ from kedge.domain.errors import EngineClosed, InvalidCursor, InvalidInput, Store
 from kedge.domain.events import ServerHeartbeat, ServerResync
 from kedge.engine.event_log import Event, EventLog, Subscription
 from tests.engine.event_log_fake import EPOCH, MemoryStore, Reader, at_once, cycles, log_on
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 QUIET = 50
 """Turns of the event loop after which nothing more can happen by itself."""

@@ -13,10 +13,10 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.session import Session
 from kedge.store.port import StoredEvent
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.engine_processes import Child
 from tests.engine.event_log_fake import Reader
-from tests.engine.places import Place, stored_log
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 def payloads(events: list[StoredEvent]) -> list[tuple[int, str]]:
@@ -45,7 +45,7 @@ async def prompt(engine: Engine, session: Session, text: str) -> None:
 
 
 async def test_writers_everywhere_and_no_event_lost_or_doubled(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """With writers in this process, in a second engine and in two others, all readers get the
     log."""
@@ -87,7 +87,7 @@ async def test_writers_everywhere_and_no_event_lost_or_doubled(
 
 
 async def test_the_first_subscriber_hears_another_process_without_any_commit_here(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """A process that never writes follows one that does."""
     async with any_place.open() as engine:
@@ -103,7 +103,7 @@ async def test_the_first_subscriber_hears_another_process_without_any_commit_her
     ]
 
 
-async def test_a_cursor_survives_the_engine(any_place: Place) -> None:
+async def test_a_cursor_survives_the_engine(any_place: EngineFactory) -> None:
     """A reader goes on after a restart where it stopped, and misses nothing written in between."""
     async with any_place.open() as engine:
         session = await engine.sessions.create("before")
@@ -147,7 +147,7 @@ async def test_deltas_reach_listeners_of_this_process_with_their_offsets(
     assert kept(reader) == payloads(await stored_log(any_engine, start))
 
 
-async def test_a_slow_reader_of_a_real_log_gets_everything(any_place: Place) -> None:
+async def test_a_slow_reader_of_a_real_log_gets_everything(any_place: EngineFactory) -> None:
     """A reader that stalls while much is written is told so, and then gets all of it."""
     from kedge import Settings
 
@@ -165,9 +165,11 @@ async def test_a_slow_reader_of_a_real_log_gets_everything(any_place: Place) -> 
     assert kept(reader) == payloads(log)
 
 
-async def test_a_cursor_of_another_database_gives_a_resync(place: Place, folder: object) -> None:
+async def test_a_cursor_of_another_database_gives_a_resync(
+    place: EngineFactory, folder: object
+) -> None:
     """A cursor from one database is of no use in another, and the reader is told where to go on."""
-    other = Place(place.folder, f"{place.database}.other")
+    other = EngineFactory(place.folder, f"{place.database}.other")
     async with other.open() as engine:
         foreign = await engine.events.head()
     async with place.open() as engine, engine.events.subscribe(after=foreign) as events:
@@ -196,7 +198,7 @@ async def test_a_cancelled_write_that_was_stored_is_heard(engine: Engine, bulk: 
     assert kept(reader) == payloads(log)
 
 
-async def test_closing_an_engine_ends_its_subscriptions(any_place: Place) -> None:
+async def test_closing_an_engine_ends_its_subscriptions(any_place: EngineFactory) -> None:
     """A reader in another task sees the end of its subscription when the engine is closed."""
     async with any_place.open() as engine:
         live = Reader(await engine.events.subscribe().__aenter__())

@@ -12,7 +12,7 @@ from kedge.engine import leases
 from kedge.engine.engine import Engine
 from kedge.engine.leases import LeaseKeeper
 from kedge.store.queries.fences import Fence
-from tests.engine.places import database_time, forge_lease, lease_row
+from tests.engine.engine_factory import database_time, forge_lease, lease_row
 
 LEASE_TIME = 30.0
 

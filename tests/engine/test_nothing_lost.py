@@ -15,7 +15,7 @@ from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
 from kedge.snapshot.files.reader import file_clock
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.repositories import repository
 from tests.engine.revert.scene import Crash, crash, lines, names, put, shell, told, turn, write
 
@@ -196,7 +196,7 @@ async def test_a_file_comes_back_where_an_empty_folder_is(engine: Engine, folder
     assert (folder / "a").read_text() == "text\n"
 
 
-async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place) -> None:
+async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: EngineFactory) -> None:
     """What a step needs is stored with the plan."""
     old, new = place.folder / "old", place.folder / "new"
     put(old, "text\n")
@@ -213,7 +213,9 @@ async def test_a_move_is_not_lost_by_a_crash_and_a_person_after_it(place: Place)
         assert old.read_text() == "by a person\n"
 
 
-async def test_what_an_interrupted_revert_did_not_do_is_not_taken_for_done(place: Place) -> None:
+async def test_what_an_interrupted_revert_did_not_do_is_not_taken_for_done(
+    place: EngineFactory,
+) -> None:
     """A person moved the file away before the revert could go on: it is in conflict, also when the
     revert is asked for again."""
     file = place.folder / "a"
@@ -233,7 +235,7 @@ async def test_what_an_interrupted_revert_did_not_do_is_not_taken_for_done(place
         assert file.read_text() == "old\n"
 
 
-async def test_a_step_that_never_happened_is_not_counted_later(place: Place) -> None:
+async def test_a_step_that_never_happened_is_not_counted_later(place: EngineFactory) -> None:
     """It could not go on after a crash; what is reverted then stays so, however often it is
     asked for."""
     old, new = place.folder / "old", place.folder / "new"
@@ -312,7 +314,9 @@ def lose(data: Path, content: str) -> None:
         (store / "objects" / name[:2] / name[2:]).unlink()
 
 
-async def test_a_missing_object_costs_its_own_path_alone(place: Place, tmp_path: Path) -> None:
+async def test_a_missing_object_costs_its_own_path_alone(
+    place: EngineFactory, tmp_path: Path
+) -> None:
     """A dry run says so, a revert does all the others, and so does the way back."""
     data = tmp_path / "data"
     for name in "ab":
@@ -454,7 +458,9 @@ async def test_what_a_command_moved_in_and_moved_on_is_not_deleted(
     assert (folder / "two").read_text() == USER
 
 
-async def test_the_copy_of_a_file_that_became_too_large_is_not_deleted(place: Place) -> None:
+async def test_the_copy_of_a_file_that_became_too_large_is_not_deleted(
+    place: EngineFactory,
+) -> None:
     """In one command it was moved, and something that no snapshot holds took its place."""
     async with place.open(settings=Settings(snapshot_file_size=1000)) as engine:
         session = await engine.sessions.create()
@@ -620,7 +626,9 @@ async def test_a_receipt_names_a_file_that_was_overwritten_and_ignored(
     assert await (await session.snapshots()).read(blob) == b"by a person\n"
 
 
-async def test_a_receipt_names_a_file_over_the_limit_that_a_command_wrote(place: Place) -> None:
+async def test_a_receipt_names_a_file_over_the_limit_that_a_command_wrote(
+    place: EngineFactory,
+) -> None:
     """Made, changed or deleted; one that nobody touched is not named."""
     for name in ("changed", "same", "gone"):
         put(place.folder / name, "x" * 2000)

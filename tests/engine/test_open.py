@@ -14,7 +14,7 @@ from kedge.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 
 
 def mode(path: Path) -> int:
@@ -81,7 +81,7 @@ async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "kedge.db-wal").exists(), "the database was let go of"
 
 
-async def test_a_closed_engine_says_so(any_place: Place) -> None:
+async def test_a_closed_engine_says_so(any_place: EngineFactory) -> None:
     """Whatever is asked of a closed engine is one typed error."""
     async with any_place.open() as engine:
         session = await engine.sessions.create("s")
@@ -100,7 +100,7 @@ async def test_a_closed_engine_says_so(any_place: Place) -> None:
 
 
 async def test_a_part_that_cannot_be_closed_keeps_nothing_else_open(
-    any_place: Place, monkeypatch: pytest.MonkeyPatch
+    any_place: EngineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When stopping the runs fails, the database is let go of all the same, and the error is
     raised."""
@@ -115,7 +115,7 @@ async def test_a_part_that_cannot_be_closed_keeps_nothing_else_open(
         await engine.sessions.list()
 
 
-async def test_many_engines_open_one_new_database_together(any_place: Place) -> None:
+async def test_many_engines_open_one_new_database_together(any_place: EngineFactory) -> None:
     """Engines that meet an empty database at the same time agree on one."""
 
     async def epoch() -> str:

@@ -14,7 +14,7 @@ from kedge.engine.pages import MessageTexts, PageKey, Pages
 from kedge.engine.session import Session
 from kedge.errors import SessionNotFound
 from tests.engine.diffs.scene import Talk
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.test_json_views import summed_up
 
 
@@ -31,7 +31,7 @@ async def check(engine: Engine, session: Session) -> None:
     assert (await page(engine, session)).body is found.body
 
 
-async def test_a_kept_page_is_never_older_than_what_is_stored(any_place: Place) -> None:
+async def test_a_kept_page_is_never_older_than_what_is_stored(any_place: EngineFactory) -> None:
     """Whatever changes a message or a part, in this process or in another."""
     async with any_place.open() as engine, any_place.open() as other:
         session = await engine.sessions.create("s")

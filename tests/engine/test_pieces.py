@@ -18,9 +18,9 @@ from kedge.engine.session import Session
 from kedge.store.queries.pieces import add_pieces
 from kedge.store.transaction import Script, rows
 from kedge.testing.replay import both
+from tests.engine.engine_factory import NEVER, EngineFactory
 from tests.engine.engine_processes import Child
-from tests.engine.places import NEVER, Place
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 SAID = "abcdefghijklmnopqrstuvwxyz"
 
@@ -54,7 +54,7 @@ def on_pieces(engine: Engine, monkeypatch: pytest.MonkeyPatch, before: Callable[
 
 @pytest.mark.parametrize(("kind", "last"), [("text", 8), ("reasoning", 12)])
 async def test_a_killed_process_loses_fifty_milliseconds(
-    any_place: Place, children: AsyncExitStack, kind: str, last: int
+    any_place: EngineFactory, children: AsyncExitStack, kind: str, last: int
 ) -> None:
     """Of what was announced, a letter each 16 ms, the last four may be gone."""
     async with any_place.open() as engine:
@@ -72,7 +72,7 @@ async def test_a_killed_process_loses_fifty_milliseconds(
 
 
 async def test_what_was_said_before_a_silence_is_stored(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """Nobody has to say more for it."""
     async with any_place.open() as engine:

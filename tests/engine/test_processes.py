@@ -20,8 +20,8 @@ from kedge.engine.engine import Engine
 from kedge.engine.os_process import Owner, boot, machine
 from kedge.engine.processes import belonging, end_processes
 from kedge.store.queries.processes import processes_of, put_process
-from tests.engine.places import Place, database_time, forge_lease
-from tests.support.watching import until, until_gone
+from tests.engine.engine_factory import EngineFactory, database_time, forge_lease
+from tests.support.polling import until, until_gone
 
 CALL, OTHER_CALL, OUTER_CALL = (f"prt_{name}{os.getpid()}" for name in "abc")
 """Of this process of pytest alone: others look for what belongs to calls at the same time."""
@@ -208,7 +208,7 @@ async def test_a_dead_run_is_taken_over_after_its_processes_ended(
 
 
 async def test_the_processes_of_a_run_that_lives_are_left_alone(
-    place: Place, engine: Engine, started: list[subprocess.Popen[bytes]]
+    place: EngineFactory, engine: Engine, started: list[subprocess.Popen[bytes]]
 ) -> None:
     """Whoever took the session over first has processes of its own there."""
     async with place.open() as other:

@@ -11,7 +11,7 @@ from kedge.domain.projects import ProjectCommands, ProjectIcon
 from kedge.engine.engine import Engine
 from kedge.engine.worktrees import Worktree
 from kedge.store.queries.projects import project_aliases
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.repositories import commit, git, repository
 
 
@@ -25,11 +25,14 @@ async def aliases(engine: Engine) -> list[str]:
     return await engine.store.scan(lambda: project_aliases(engine.project.id))
 
 
-async def test_two_clones_are_one_project(any_place: Place, tmp_path: Path) -> None:
+async def test_two_clones_are_one_project(any_place: EngineFactory, tmp_path: Path) -> None:
     """Sessions of both clones stand in one list; each clone is a worktree of the project."""
     root = repository(any_place.folder)
     git(tmp_path, "clone", "-q", str(any_place.folder), "clone")
-    async with any_place.open() as one, Place(tmp_path / "clone", any_place.database).open() as two:
+    async with (
+        any_place.open() as one,
+        EngineFactory(tmp_path / "clone", any_place.database).open() as two,
+    ):
         await one.sessions.create("one")
         await two.sessions.create("two")
         assert one.project.id == two.project.id == root
@@ -38,7 +41,7 @@ async def test_two_clones_are_one_project(any_place: Place, tmp_path: Path) -> N
         assert two.project.sandboxes == [str(tmp_path / "clone")]
 
 
-async def test_a_folder_becomes_a_repository(any_place: Place) -> None:
+async def test_a_folder_becomes_a_repository(any_place: EngineFactory) -> None:
     """When a plain folder gets git and commits, its sessions are still listed in its project."""
     async with any_place.open() as engine:
         session = await engine.sessions.create("plain")
@@ -55,7 +58,7 @@ async def test_a_folder_becomes_a_repository(any_place: Place) -> None:
         assert set(await aliases(engine)) == {plain, root}
 
 
-async def test_a_history_that_was_rewritten_is_the_same_project(any_place: Place) -> None:
+async def test_a_history_that_was_rewritten_is_the_same_project(any_place: EngineFactory) -> None:
     """A new root commit is one more name of the folder's project."""
     old = repository(any_place.folder)
     async with any_place.open() as engine:
@@ -69,12 +72,12 @@ async def test_a_history_that_was_rewritten_is_the_same_project(any_place: Place
 
 
 async def test_a_shallow_clone_that_is_deepened_joins_its_project(
-    any_place: Place, tmp_path: Path
+    any_place: EngineFactory, tmp_path: Path
 ) -> None:
     """When a clone learns its true root its sessions move to the project that has that name."""
     root = repository(any_place.folder, 3)
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{any_place.folder}", "shallow")
-    shallow = Place(tmp_path / "shallow", any_place.database)
+    shallow = EngineFactory(tmp_path / "shallow", any_place.database)
     async with shallow.open() as engine:
         session = await engine.sessions.create("shallow")
         assert engine.project.id != root
@@ -90,7 +93,9 @@ async def test_a_shallow_clone_that_is_deepened_joins_its_project(
         assert await listed(engine) == ["full", "shallow"]
 
 
-async def test_a_folder_that_is_gone_keeps_its_sessions(any_place: Place, tmp_path: Path) -> None:
+async def test_a_folder_that_is_gone_keeps_its_sessions(
+    any_place: EngineFactory, tmp_path: Path
+) -> None:
     """Sessions of a deleted folder can be listed by its path, read and continued from elsewhere."""
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -102,22 +107,22 @@ async def test_a_folder_that_is_gone_keeps_its_sessions(any_place: Place, tmp_pa
         assert (await engine.sessions.get(session.id)).info.directory == str(gone)
 
 
-async def test_a_link_to_a_folder_is_the_folder(any_place: Place, tmp_path: Path) -> None:
+async def test_a_link_to_a_folder_is_the_folder(any_place: EngineFactory, tmp_path: Path) -> None:
     """An engine opened through a link sees the sessions of the real folder."""
     (tmp_path / "link").symlink_to(any_place.folder)
-    async with Place(tmp_path / "link", any_place.database).open() as engine:
+    async with EngineFactory(tmp_path / "link", any_place.database).open() as engine:
         session = await engine.sessions.create("linked")
         assert session.info.directory == str(any_place.folder)
         found = await engine.sessions.list(directory=tmp_path / "link")
         assert [each.id for each in found.sessions] == [session.id]
 
 
-async def test_a_folder_below_the_root_has_a_path(any_place: Place) -> None:
+async def test_a_folder_below_the_root_has_a_path(any_place: EngineFactory) -> None:
     """A session of a sub-directory belongs to the worktree's project and says where it is."""
     root = repository(any_place.folder)
     below = any_place.folder / "a" / "b"
     below.mkdir(parents=True)
-    async with Place(below, any_place.database).open() as engine:
+    async with EngineFactory(below, any_place.database).open() as engine:
         session = await engine.sessions.create("below")
         assert (session.info.path, session.info.projectID) == ("a/b", root)
         assert engine.place.worktree == str(any_place.folder)
@@ -126,13 +131,13 @@ async def test_a_folder_below_the_root_has_a_path(any_place: Place) -> None:
 
 
 async def test_an_open_engine_follows_its_folder_to_another_project(
-    any_place: Place, tmp_path: Path
+    any_place: EngineFactory, tmp_path: Path
 ) -> None:
     """When another process finds that the folder is a clone, lists and new sessions go along."""
     known = repository(tmp_path / "known")
     async with any_place.open() as engine:
         await engine.sessions.create("before")
-        async with Place(tmp_path / "known", any_place.database).open() as other:
+        async with EngineFactory(tmp_path / "known", any_place.database).open() as other:
             await other.sessions.create("elsewhere")
         git(any_place.folder, "init", "-q", "-b", "main")
         git(any_place.folder, "pull", "-q", str(tmp_path / "known"), "main")
@@ -147,11 +152,13 @@ async def test_an_open_engine_follows_its_folder_to_another_project(
         ]
 
 
-async def test_a_folder_inside_a_new_repository_keeps_its_sessions(any_place: Place) -> None:
+async def test_a_folder_inside_a_new_repository_keeps_its_sessions(
+    any_place: EngineFactory,
+) -> None:
     """When a repository is made around a folder, or in one, the folder's sessions go along."""
     inner = any_place.folder / "inner"
     inner.mkdir()
-    at_inner = Place(inner, any_place.database)
+    at_inner = EngineFactory(inner, any_place.database)
     async with at_inner.open() as engine:
         await engine.sessions.create("inner")
     repository(any_place.folder)
@@ -169,7 +176,7 @@ async def test_a_folder_inside_a_new_repository_keeps_its_sessions(any_place: Pl
 
 
 async def test_another_repository_in_the_same_place_is_another_project(
-    any_place: Place, tmp_path: Path
+    any_place: EngineFactory, tmp_path: Path
 ) -> None:
     """A folder that was replaced takes its sessions along, but not the names of its old project."""
     first = repository(tmp_path / "first")
@@ -183,12 +190,14 @@ async def test_another_repository_in_the_same_place_is_another_project(
     async with any_place.open() as engine:
         assert engine.project.id == second
         assert await listed(engine) == ["of the first"]
-    async with Place(tmp_path / "first", any_place.database).open() as engine:
+    async with EngineFactory(tmp_path / "first", any_place.database).open() as engine:
         assert engine.project.id == first
         assert await listed(engine) == []
 
 
-async def test_a_history_is_walked_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_history_is_walked_once(
+    place: EngineFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Opening a folder whose commits are known costs nothing that grows with them."""
     repository(place.folder, commits=2)
     async with place.open() as engine:
@@ -198,7 +207,9 @@ async def test_a_history_is_walked_once(place: Place, monkeypatch: pytest.Monkey
         assert engine.project.id == known
 
 
-async def test_a_place_is_looked_up_without_being_there(any_place: Place, tmp_path: Path) -> None:
+async def test_a_place_is_looked_up_without_being_there(
+    any_place: EngineFactory, tmp_path: Path
+) -> None:
     """A folder that is new is located; one that is gone is what it was, or what it would be."""
     repository(any_place.folder)
     other = tmp_path / "other"
@@ -217,7 +228,7 @@ async def test_a_place_is_looked_up_without_being_there(any_place: Place, tmp_pa
         assert listed == {engine.project.id, known.project.id}
 
 
-async def test_people_name_a_project(any_place: Place) -> None:
+async def test_people_name_a_project(any_place: EngineFactory) -> None:
     """What is said is kept under every id of the project; what is not said stays."""
     async with any_place.open() as engine:
         plain = engine.project.id

@@ -15,8 +15,8 @@ from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
 from kedge.store.queries.prompts import ABORTED
-from tests.engine.places import Place
-from tests.support.patience import PATIENCE
+from tests.engine.engine_factory import EngineFactory
+from tests.support.timeouts import PATIENCE
 
 
 async def parents(session: Session) -> list[str]:
@@ -65,7 +65,7 @@ async def test_a_finished_session_is_free_at_once(engine: Engine) -> None:
     assert await session.status() == Idle()
 
 
-async def test_another_process_leaves_a_prompt(place: Place, engine: Engine) -> None:
+async def test_another_process_leaves_a_prompt(place: EngineFactory, engine: Engine) -> None:
     """The run takes it up wherever it was asked."""
     session = await engine.sessions.create()
     async with place.open() as other, session.turn("one") as turn:

@@ -25,10 +25,10 @@ from kedge.snapshot.files.locks import FileLocks
 from kedge.store.queries.plans import PlanData
 from kedge.testing.replay import both
 from tests.engine.crash_world import Tree, World, boundary_of, build, files, left_over, whole
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.revert.scene import lines, turn
 from tests.engine.revert_process import SAVED, save
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FIRST = [point for point in POINTS if not point.endswith("settle")]
@@ -46,12 +46,12 @@ FAILED = ("conflict", "skipped")
 LONG = pytest.mark.torture
 
 
-async def run(place: Place, world: World, point: str, *order: str) -> None:
+async def run(place: EngineFactory, world: World, point: str, *order: str) -> None:
     """Have a process do something and be killed at a point."""
     assert await ended(place, world, point, *order) == -signal.SIGKILL
 
 
-async def ended(place: Place, world: World, point: str, *order: str) -> int | None:
+async def ended(place: EngineFactory, world: World, point: str, *order: str) -> int | None:
     """Have a process do something; the exit code tells whether it came by the point."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.engine.revert_process"),
@@ -65,7 +65,7 @@ async def ended(place: Place, world: World, point: str, *order: str) -> int | No
     return process.returncode
 
 
-async def built(place: Place, move: str) -> tuple[World, Receipt | None]:
+async def built(place: EngineFactory, move: str) -> tuple[World, Receipt | None]:
     """A world in which a move is about to be made, and what its receipt should be."""
     before, target = MOVES[move]
     async with place.open() as engine:
@@ -114,7 +114,9 @@ async def assert_goes_on(engine: Engine, session: Session, world: World) -> None
         *(pytest.param(f"move {way}", marks=LONG) for way in ("forward", "back")),
     ],
 )
-async def test_killed_anywhere_all_is_done_in_the_end(place: Place, move: str, point: str) -> None:
+async def test_killed_anywhere_all_is_done_in_the_end(
+    place: EngineFactory, move: str, point: str
+) -> None:
     """Each path is old or new when the process is gone, and all are new when the next has begun."""
     world, planned = await built(place, move)
     old = whole(place.folder)
@@ -137,7 +139,7 @@ EXCHANGING = ("before-exchange", "after-exchange", "after-compare", "after-repla
 @pytest.mark.parametrize(
     "point", [*AGAIN[::2], *(pytest.param(point, marks=LONG) for point in AGAIN[1::2])]
 )
-async def test_killed_again_all_is_done_in_the_end(place: Place, point: str) -> None:
+async def test_killed_again_all_is_done_in_the_end(place: EngineFactory, point: str) -> None:
     """It does not matter how many processes it takes to carry a revert through."""
     world, planned = await built(place, "revert")
     # Files are replaced before others are deleted: later there is nothing left to exchange.
@@ -153,13 +155,15 @@ async def test_killed_again_all_is_done_in_the_end(place: Place, point: str) -> 
 
 
 @pytest.mark.parametrize("point", ["after-set-aside", "after-exchange"])
-async def test_whichever_engine_starts_next(any_place: Place, tmp_path: Path, point: str) -> None:
+async def test_whichever_engine_starts_next(
+    any_place: EngineFactory, tmp_path: Path, point: str
+) -> None:
     """On either kind of database, and be it opened on another folder and for other things."""
     world, planned = await built(any_place, "revert")
     await run(any_place, world, point, "revert", world.first)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    async with Place(elsewhere, any_place.database).open(
+    async with EngineFactory(elsewhere, any_place.database).open(
         settings=kedge.Settings(snapshots=False)
     ) as engine:
         session = await engine.sessions.get(world.session)
@@ -167,7 +171,7 @@ async def test_whichever_engine_starts_next(any_place: Place, tmp_path: Path, po
         assert await boundary_of(engine, session) == (world.first, planned)
 
 
-async def test_many_start_at_once_and_the_next_prompt_is_final(place: Place) -> None:
+async def test_many_start_at_once_and_the_next_prompt_is_final(place: EngineFactory) -> None:
     """One of them carries the revert through, none twice; then the session goes on from there."""
     world, planned = await built(place, "revert")
     await run(place, world, "after-exchange", "revert", world.first)
@@ -188,7 +192,7 @@ async def test_many_start_at_once_and_the_next_prompt_is_final(place: Place) -> 
 
 
 @pytest.mark.parametrize("point", ["after-exchange", "after-apply", "after-outcome"])
-async def test_a_revert_of_files_alone_is_carried_through(place: Place, point: str) -> None:
+async def test_a_revert_of_files_alone_is_carried_through(place: EngineFactory, point: str) -> None:
     """Messages stay to be seen, and it can be taken back, or a revert of all comes on top."""
     world, _ = await built(place, "revert")
     await run(place, world, point, "revert", world.first, "files")
@@ -216,7 +220,7 @@ async def test_killed_each_time_it_comes_by(tmp_path: Path, point: str) -> None:
     for time in count(2):
         folder = tmp_path / str(time)
         folder.mkdir()
-        place = Place(folder, str(tmp_path / f"{time}.db"))
+        place = EngineFactory(folder, str(tmp_path / f"{time}.db"))
         world, planned = await built(place, "revert")
         if await ended(place, world, f"{point}:{time}", "revert", world.first) == 0:
             break
@@ -234,7 +238,9 @@ async def test_killed_each_time_it_comes_by(tmp_path: Path, point: str) -> None:
 @pytest.mark.parametrize(
     "move", ["revert", *(pytest.param(each, marks=pytest.mark.torture) for each in list(MOVES)[1:])]
 )
-async def test_what_others_save_in_between_survives(place: Place, move: str, point: str) -> None:
+async def test_what_others_save_in_between_survives(
+    place: EngineFactory, move: str, point: str
+) -> None:
     """Their bytes are in the file, the receipt says conflict, all else is done or not begun."""
     world, _ = await built(place, move)
     order, target = order_of(world, move)
@@ -285,7 +291,7 @@ def assert_theirs(found: Tree, edits: Mapping[str, str]) -> None:
     assert {path: found[path][1].decode() for path in edits} == edits
 
 
-def last_receipt(place: Place) -> dict[str, ReceiptEntry]:
+def last_receipt(place: EngineFactory) -> dict[str, ReceiptEntry]:
     """What the newest plan says of each path, also if it is closed and forgotten."""
     with sqlite3.connect(place.database) as database:
         (data,) = database.execute("SELECT data FROM plan ORDER BY timeline DESC").fetchone()
@@ -293,7 +299,7 @@ def last_receipt(place: Place) -> dict[str, ReceiptEntry]:
     return {entry.path: entry for entry in wire.decode(data, PlanData).receipt.files}
 
 
-async def test_an_edit_of_what_was_done_costs_nothing(place: Place) -> None:
+async def test_an_edit_of_what_was_done_costs_nothing(place: EngineFactory) -> None:
     """A file that was put back, then edited by somebody after the crash, is a conflict; still an
     unrevert brings the session's lines back, beside theirs."""
     world, _ = await built(place, "revert")
@@ -307,7 +313,7 @@ async def test_an_edit_of_what_was_done_costs_nothing(place: Place) -> None:
 
 
 async def test_a_file_that_is_being_written_costs_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: EngineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that was put back, and that a call is writing at the restart, is a conflict; still an
     unrevert brings the session's work back."""
@@ -322,7 +328,7 @@ async def test_a_file_that_is_being_written_costs_nothing(
     assert whole(place.folder) == world.full
 
 
-async def test_a_save_in_the_last_moment_goes_back_in_place(place: Place) -> None:
+async def test_a_save_in_the_last_moment_goes_back_in_place(place: EngineFactory) -> None:
     """Saved between the look and the swap, and then the process died: it is theirs again."""
     world, _ = await built(place, "revert")
     await run(place, world, "after-exchange", "race", world.first, "edited")
@@ -339,7 +345,7 @@ async def test_a_save_in_the_last_moment_goes_back_in_place(place: Place) -> Non
 
 
 @pytest.mark.parametrize("saved", [None, "saved meanwhile\n"])
-async def test_killed_while_a_file_has_no_name(place: Place, saved: str | None) -> None:
+async def test_killed_while_a_file_has_no_name(place: EngineFactory, saved: str | None) -> None:
     """Where names cannot be swapped, a file is away for a moment: it comes back, or stays what
     somebody put there."""
     world, planned = await built(place, "revert")
@@ -360,7 +366,7 @@ async def test_killed_while_a_file_has_no_name(place: Place, saved: str | None) 
         assert left_over(place.folder) == []
 
 
-async def test_two_saves_are_both_kept(place: Place) -> None:
+async def test_two_saves_are_both_kept(place: EngineFactory) -> None:
     """Of one in the last moment and one after the crash, the newer is in place, the older beside
     it, under a name that the receipt tells."""
     world, _ = await built(place, "revert")
@@ -375,7 +381,7 @@ async def test_two_saves_are_both_kept(place: Place) -> None:
     assert (place.folder / kept).read_text() == SAVED
 
 
-async def test_calls_that_a_crash_cut_off_are_reverted(place: Place) -> None:
+async def test_calls_that_a_crash_cut_off_are_reverted(place: EngineFactory) -> None:
     """What they had done by then is theirs, though only observed, and comes back by an unrevert."""
     async with place.open() as engine:
         world = await build(engine, place.folder)

@@ -19,10 +19,10 @@ from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.snapshot.files.steps import IN_THE_WAY, temporary_name
 from tests.engine.crash_world import left_over
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.revert.scene import names, put, shell, told, tree, turn
 from tests.snapshot.hostile_worktree import seen
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SECRET = "outside of the worktree\n"
@@ -181,7 +181,7 @@ async def test_a_file_that_becomes_a_link_is_not_followed(
 
 
 async def test_a_trap_at_a_temporary_name_is_not_followed(
-    place: Place, session: Session, folder: Path, outside: Path
+    place: EngineFactory, session: Session, folder: Path, outside: Path
 ) -> None:
     """Who knows the name of the temporary file gains nothing by putting a symlink there."""
     prompt = await worked(session, folder)
@@ -323,7 +323,7 @@ async def test_what_is_private_stays_private(session: Session, folder: Path) -> 
     assert set(bits) == {0o600}
 
 
-async def test_what_is_read_only_is_told(place: Place, folder: Path) -> None:
+async def test_what_is_read_only_is_told(place: EngineFactory, folder: Path) -> None:
     """A folder that may not be written, or not even read, is left as it is; all else goes back."""
     async with place.open() as engine:
         session = await engine.sessions.create()
@@ -359,7 +359,9 @@ async def test_what_is_read_only_is_told(place: Place, folder: Path) -> None:
     assert tree(folder) == base
 
 
-async def revert_without_privileges(place: Place, session: str, prompt: str) -> list[Receipt]:
+async def revert_without_privileges(
+    place: EngineFactory, session: str, prompt: str
+) -> list[Receipt]:
     """The receipts of a revert and an unrevert by a process that permission bits hold for."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.engine.unprivileged_process"),

@@ -27,10 +27,16 @@ from kedge.engine.runs import INTERRUPTED
 from kedge.engine.session import Session
 from kedge.store.queries.leases import run_of
 from kedge.store.queries.requests import add_request, ask_to_stop
+from tests.engine.engine_factory import (
+    EngineFactory,
+    database_time,
+    forge_lease,
+    lease_row,
+    stored_log,
+)
 from tests.engine.engine_processes import Child
 from tests.engine.event_log_fake import Reader
-from tests.engine.places import Place, database_time, forge_lease, lease_row, stored_log
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 async def last_answer(session: Session) -> tuple[AssistantMessage, list[Any]]:
@@ -109,7 +115,7 @@ async def test_of_turns_that_start_together_one_runs(any_engine: Engine) -> None
 
 
 async def test_a_busy_session_takes_no_second_turn_elsewhere(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """Another engine and another process see that the session is busy, and are refused."""
     async with any_place.open() as engine, any_place.open() as second:
@@ -129,7 +135,7 @@ async def test_a_busy_session_takes_no_second_turn_elsewhere(
 
 
 async def test_opening_an_engine_leaves_living_runs_alone(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """Recovery touches neither a run of another engine of this process nor one of another
     process."""
@@ -146,7 +152,9 @@ async def test_opening_an_engine_leaves_living_runs_alone(
         assert await child.hear() == "stored"
 
 
-async def test_a_killed_owner_is_recovered_from(any_place: Place, children: AsyncExitStack) -> None:
+async def test_a_killed_owner_is_recovered_from(
+    any_place: EngineFactory, children: AsyncExitStack
+) -> None:
     """After SIGKILL the next engine closes what was open, says so in events, and names the
     session."""
     async with any_place.open() as engine:
@@ -188,7 +196,7 @@ async def test_a_killed_owner_is_recovered_from(any_place: Place, children: Asyn
 
 
 async def test_a_turn_takes_over_from_a_killed_owner(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """An engine that was open all the time starts a turn after the owner died, and closes its work
     first."""
@@ -213,7 +221,7 @@ async def test_a_turn_takes_over_from_a_killed_owner(
 
 
 async def test_a_paused_owner_that_was_cut_off_changes_nothing(
-    any_place: Place, children: AsyncExitStack
+    any_place: EngineFactory, children: AsyncExitStack
 ) -> None:
     """An owner that sleeps through the deletion of its session learns it at its next write."""
     async with any_place.open() as engine:
@@ -255,7 +263,7 @@ async def test_every_turn_has_a_higher_generation(any_engine: Engine) -> None:
     ids=["machine", "container", "boot", "container with this pid"],
 )
 async def test_who_cannot_be_looked_up_is_judged_by_the_clock(
-    any_place: Place, changes: dict[str, Any]
+    any_place: EngineFactory, changes: dict[str, Any]
 ) -> None:
     """An owner elsewhere keeps its session until the lease expires on the database's clock, no
     longer."""
@@ -327,7 +335,7 @@ async def test_a_living_process_keeps_its_session_although_the_lease_expired(
             pytest.fail("taken from somebody who lives")
 
 
-async def test_a_lease_is_renewed_while_the_event_loop_is_busy(any_place: Place) -> None:
+async def test_a_lease_is_renewed_while_the_event_loop_is_busy(any_place: EngineFactory) -> None:
     """Renewal runs beside the event loop: a loop that is blocked does not lose its sessions."""
     async with any_place.open(settings=Settings(lease_time=0.15)) as engine:
         session = await engine.sessions.create("s")
@@ -369,7 +377,7 @@ def test_a_renewal_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -
     assert not [each for each in threading.enumerate() if each.name == "kedge-leases"]
 
 
-async def test_closing_an_engine_frees_a_run_that_does_not_stop(any_place: Place) -> None:
+async def test_closing_an_engine_frees_a_run_that_does_not_stop(any_place: EngineFactory) -> None:
     """A task that ignores its cancellation cannot keep a session busy for as long as the process
     lives."""
     release = asyncio.Event()
@@ -452,7 +460,9 @@ def test_this_process_is_alive() -> None:
     assert owner.start
 
 
-async def test_an_abort_that_comes_late_leaves_the_next_turn_alone(any_place: Place) -> None:
+async def test_an_abort_that_comes_late_leaves_the_next_turn_alone(
+    any_place: EngineFactory,
+) -> None:
     """A request is meant for the run that was going on, and for no other."""
     async with any_place.open() as engine, any_place.open() as other:
         session = await engine.sessions.create("s")
@@ -480,7 +490,7 @@ async def test_an_abort_that_comes_late_leaves_the_next_turn_alone(any_place: Pl
         assert (await session.messages()).messages[-1].parts
 
 
-async def test_an_engine_that_is_closed_owns_nothing(place: Place) -> None:
+async def test_an_engine_that_is_closed_owns_nothing(place: EngineFactory) -> None:
     """A turn that nobody ends does not keep its session busy once its engine is closed."""
     async with place.open() as engine:
         session = await engine.sessions.create("s")
@@ -500,7 +510,7 @@ async def test_an_engine_that_is_closed_owns_nothing(place: Place) -> None:
             await anext(turn)
 
 
-async def test_no_turn_begins_in_an_engine_that_closes(place: Place) -> None:
+async def test_no_turn_begins_in_an_engine_that_closes(place: EngineFactory) -> None:
     """From the moment the engine is closed no lease is taken any more; closing twice is fine."""
     async with place.open() as engine:
         session = await engine.sessions.create("s")

@@ -21,7 +21,7 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.session import Session
 from kedge.testing.clock import ManualClock
-from tests.engine.places import Place, stored_log
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.repositories import git
 
 NOW = 1_800_000_000_000
@@ -54,7 +54,7 @@ def text(session: Session, message_id: str, id: str, body: str = "x") -> TextPar
     ids=lambda value: str(value)[:40],
 )
 async def test_what_an_update_touches(
-    any_place: Place, change: dict[str, Any], touches: bool, events: int
+    any_place: EngineFactory, change: dict[str, Any], touches: bool, events: int
 ) -> None:
     """Title and archive leave `time.updated` alone; each changed field gives one event, no change
     none."""
@@ -70,7 +70,7 @@ async def test_what_an_update_touches(
         assert [event.type for event in log] == ["session.updated"] * events
 
 
-async def test_a_session_is_archived_and_taken_out_again(any_place: Place) -> None:
+async def test_a_session_is_archived_and_taken_out_again(any_place: EngineFactory) -> None:
     """The archive time is now or as given, and False removes it."""
     clock = ManualClock(NOW)
     async with any_place.open(clock=clock) as engine:
@@ -290,12 +290,12 @@ async def test_several_changes_are_one_transaction(any_engine: Engine) -> None:
     assert [event.type for event in told] == ["session.updated"] * 3
 
 
-async def test_a_session_knows_its_worktree(place: Place) -> None:
+async def test_a_session_knows_its_worktree(place: EngineFactory) -> None:
     """The root is the directory without the path that leads to it."""
     below = place.folder / "a" / "b"
     below.mkdir(parents=True)
     git(place.folder, "init", "-q")
-    async with Place(below, place.database).open() as engine:
+    async with EngineFactory(below, place.database).open() as engine:
         session = await engine.sessions.create("s")
         assert session.info.path == "a/b"
         assert session.worktree == str(place.folder)

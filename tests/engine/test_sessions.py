@@ -18,7 +18,7 @@ from kedge.domain.sessions import ModelRef, SessionInfo
 from kedge.engine.engine import Engine
 from kedge.engine.sessions import DeletedSession
 from kedge.testing.clock import ManualClock
-from tests.engine.places import Place, stored_log
+from tests.engine.engine_factory import EngineFactory, stored_log
 
 NOW = 1_800_000_000_000
 
@@ -44,7 +44,7 @@ async def test_a_new_session_has_what_it_was_given(any_engine: Engine) -> None:
     assert [event.type for event in await stored_log(any_engine, before)] == [SessionCreated.type]
 
 
-async def test_sessions_get_titles_by_themselves(place: Place) -> None:
+async def test_sessions_get_titles_by_themselves(place: EngineFactory) -> None:
     """A session without a title is named after the time, a subtask as one."""
     async with place.open(clock=ManualClock(0)) as engine:
         session = await engine.sessions.create()
@@ -292,7 +292,7 @@ async def test_a_deleted_session_is_hidden_and_can_be_restored(any_engine: Engin
     assert (await any_engine.sessions.restore(parent.id)).id == parent.id, "restored already"
 
 
-async def test_deleted_sessions_are_paged(any_place: Place) -> None:
+async def test_deleted_sessions_are_paged(any_place: EngineFactory) -> None:
     """Page after page gives every deleted session once, the longest deleted first."""
     clock = ManualClock(NOW)
     async with any_place.open(clock=clock) as engine:

@@ -29,8 +29,8 @@ from kedge.engine.engine import Engine
 from kedge.engine.event_log import Event
 from kedge.engine.session import Session
 from kedge.engine.steps import Step
+from tests.engine.engine_factory import stored_log
 from tests.engine.event_log_fake import Reader
-from tests.engine.places import stored_log
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from kedge.domain.errors import InvalidInput
 from kedge.engine.engine import Engine
 from kedge.engine.trust import Trusting
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 
 FILE = {"model": "a/b", "shell": "/bin/zsh"}
 
@@ -49,7 +49,7 @@ async def test_only_what_was_looked_at_is_trusted(trusting: Trusting, folder: Pa
     assert (await trusting.config(str(folder), str(folder))).shell is None
 
 
-async def test_trust_outlives_the_engine(place: Place, folder: Path) -> None:
+async def test_trust_outlives_the_engine(place: EngineFactory, folder: Path) -> None:
     """The next engine on the same database knows it."""
     (folder / "kedge.json").write_text(json.dumps(FILE))
     async with place.open() as engine:

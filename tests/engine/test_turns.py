@@ -22,9 +22,9 @@ from kedge.domain.sessions import Busy, Idle, Retry
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.turns import Turn
+from tests.engine.engine_factory import EngineFactory, lease_row, stored_log
 from tests.engine.engine_processes import Child
-from tests.engine.places import Place, lease_row, stored_log
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 never = asyncio.Event
 
@@ -124,7 +124,7 @@ async def test_abort_in_the_same_engine(any_engine: Engine, body: Body) -> None:
 
 
 @every_body
-async def test_abort_from_another_engine(any_place: Place, body: Body) -> None:
+async def test_abort_from_another_engine(any_place: EngineFactory, body: Body) -> None:
     """An abort asked of one engine ends a turn that another engine of this process runs."""
     async with any_place.open() as engine, any_place.open() as second:
         session = await engine.sessions.create("s")
@@ -135,7 +135,9 @@ async def test_abort_from_another_engine(any_place: Place, body: Body) -> None:
             await task
 
 
-async def test_abort_from_another_process(any_place: Place, children: AsyncExitStack) -> None:
+async def test_abort_from_another_process(
+    any_place: EngineFactory, children: AsyncExitStack
+) -> None:
     """Processes abort each other's turns, both ways."""
     async with any_place.open() as engine:
         session = await engine.sessions.create("s")
@@ -269,7 +271,7 @@ async def test_a_time_out_around_a_turn_works(engine: Engine) -> None:
     await check_closed(session, "MessageAbortedError", "The turn was cancelled")
 
 
-async def test_closing_the_engine_records_the_interruption(any_place: Place) -> None:
+async def test_closing_the_engine_records_the_interruption(any_place: EngineFactory) -> None:
     """A turn that runs when its engine is closed is aborted and stored as such."""
     async with any_place.open() as engine:
         session = await engine.sessions.create("s")
@@ -298,7 +300,7 @@ async def test_deleting_a_running_session_stops_it_and_its_subtasks(any_engine: 
 
 
 async def test_a_turn_whose_session_vanishes_fails_and_lets_go(
-    any_place: Place, monkeypatch: pytest.MonkeyPatch
+    any_place: EngineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn that was cut off by a deletion says so, and its session can be restored and used."""
     from kedge import Settings
@@ -371,7 +373,7 @@ async def test_an_error_between_steps_is_told(any_engine: Engine) -> None:
     assert await session.status() == Idle()
 
 
-def test_a_keyboard_interrupt_is_an_interruption(place: Place) -> None:
+def test_a_keyboard_interrupt_is_an_interruption(place: EngineFactory) -> None:
     """Control-C in a tool is stored as an abort of the tool and of the turn."""
 
     async def run() -> None:

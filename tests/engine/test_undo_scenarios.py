@@ -8,7 +8,7 @@ import pytest
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.engine.settings import Settings
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.repositories import git, repository
 from tests.engine.revert.scene import lines, put, shell, told, turn
 
@@ -237,7 +237,7 @@ async def test_a_large_file_of_the_user_is_overwritten(engine: Engine, folder: P
     assert files(folder) == {"a.txt": lines(), "user.txt": LARGE}
 
 
-async def test_a_tool_writes_a_file_over_the_size_limit(place: Place, folder: Path) -> None:
+async def test_a_tool_writes_a_file_over_the_size_limit(place: EngineFactory, folder: Path) -> None:
     """It is left as it is, and the receipt says so; the rest is undone."""
     async with place.open(settings=Settings(snapshot_file_size=1 << 20)) as engine:
         session = await engine.sessions.create()

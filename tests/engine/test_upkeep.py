@@ -12,15 +12,17 @@ from kedge.domain.messages import AssistantMessage
 from kedge.engine import upkeep
 from kedge.engine.engine import Engine
 from kedge.testing.clock import ManualClock
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.engine_processes import Child
-from tests.engine.places import Place, stored_log
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000
 
 
-async def test_deleted_sessions_are_purged_when_their_time_is_over(any_place: Place) -> None:
+async def test_deleted_sessions_are_purged_when_their_time_is_over(
+    any_place: EngineFactory,
+) -> None:
     """Until the retention time has passed a session can be restored, and not after the next
     purge."""
     clock = ManualClock(NOW)
@@ -42,7 +44,7 @@ async def test_deleted_sessions_are_purged_when_their_time_is_over(any_place: Pl
         assert about_gone == ["session.deleted"], "whoever replays learns that it is gone"
 
 
-async def test_compaction_drops_what_later_events_made_pointless(any_place: Place) -> None:
+async def test_compaction_drops_what_later_events_made_pointless(any_place: EngineFactory) -> None:
     """Old titles go, the newest stays; nothing since the last round is touched."""
     clock = ManualClock(NOW)
     async with any_place.open(clock=clock) as engine:
@@ -67,7 +69,7 @@ async def test_the_index_is_filled_by_itself(any_engine: Engine) -> None:
 
 
 async def test_background_work_that_fails_is_done_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: EngineFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A database that is away for a while stops no background work for good."""
     monkeypatch.setattr("kedge.engine.upkeep._INDEX_EVERY", 0.001)
@@ -88,7 +90,7 @@ async def test_background_work_that_fails_is_done_again(
 
 
 async def test_the_run_of_a_process_that_dies_is_ended_by_those_that_live(
-    any_place: Place, children: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+    any_place: EngineFactory, children: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that is open hears of the end of a killed process without being opened again."""
     monkeypatch.setattr(upkeep, "_RECOVER_EVERY", 0.01)

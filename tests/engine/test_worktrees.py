@@ -10,7 +10,7 @@ import pytest
 
 from kedge.domain.errors import DirectoryNotFound, InvalidInput
 from kedge.engine.worktrees import find_directory, find_worktree, folder_identity, real_path
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.repositories import commit, git, repository
 
 
@@ -210,7 +210,7 @@ def test_a_path_that_cannot_be_kept_is_refused(path: object) -> None:
         real_path(path)  # type: ignore[arg-type]
 
 
-async def test_a_name_that_is_not_utf_8_is_refused(place: Place, tmp_path: Path) -> None:
+async def test_a_name_that_is_not_utf_8_is_refused(place: EngineFactory, tmp_path: Path) -> None:
     """A folder whose name cannot be sent is refused with words that say what to do."""
     odd = os.fsencode(tmp_path) + b"/\xff"
     os.mkdir(odd)

@@ -19,8 +19,8 @@ from tests.model.scene import (
     finish_of,
     text_of,
 )
-from tests.support.patience import PATIENCE
 from tests.support.raw_server import Raw
+from tests.support.timeouts import PATIENCE
 
 PAGE = b"<!doctype html>\n<html><h1>Sign in</h1></html>"
 

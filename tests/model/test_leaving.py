@@ -8,7 +8,7 @@ import pytest
 from kedge.model.port import Model, ModelFailure, TextDelta, TextStarted
 from tests.model.scene import ask, asking, every_protocol, scripted, text_of
 from tests.support.model_server import Cut, Refusal, Reply, Text, Wait, answer
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @every_protocol

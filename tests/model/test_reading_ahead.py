@@ -20,7 +20,7 @@ from kedge.model.pydantic_ai.event_stream import EventStream
 from tests.model.raw_scene import DONE, STOP, calls, chunk, heard, said, sse
 from tests.model.scene import CHAT, asking, scripted
 from tests.support.model_server import Text, Wait, answer
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 CALL = calls(
     {"index": 0, "id": "c1", "function": {"name": "read", "arguments": '{"filePath": "a"}'}}

@@ -21,7 +21,7 @@ from kedge.model.port import (
 from tests.model.scene import ask, asking, both_protocols, finish_of, scripted, text_of, thought_of
 from tests.support.model_server import Call, Refusal, Reply, answer, recorded
 from tests.support.model_server import Text as Said
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @both_protocols

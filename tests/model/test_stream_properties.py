@@ -25,8 +25,8 @@ from tests.support.model_server import (
     openai,
     responses,
 )
-from tests.support.patience import PATIENCE
 from tests.support.raw_server import Raw
+from tests.support.timeouts import PATIENCE
 
 _FRAMES = {
     CHAT: openai.frames,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.server.world import Client, read_head
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 Json = dict[str, Any]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.server.world import Client
-from tests.support.patience import PATIENCE
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
 
 _ROOT = Path(__file__).parents[2]
 _LISTENING = re.compile(r"kedge listening on (http://127\.0\.0\.1:\d+)\n")

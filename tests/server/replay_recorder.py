@@ -9,7 +9,7 @@ from typing import Any
 from tests.server.event_recorder import EventRecorder, listening
 from tests.server.replay_events import is_global_only
 from tests.server.world import Client
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 Json = Mapping[str, Any]
 
@@ -100,15 +100,15 @@ class Ears:
     def _is_mark(self, event: Json) -> bool:
         return event.get("properties", {}).get("sessionID") in self._marks
 
-    async def _listen_here(self, ear: EventRecorder) -> None:
-        while (heard := await ear.next()) is not None:
+    async def _listen_here(self, recorder: EventRecorder) -> None:
+        while (heard := await recorder.next()) is not None:
             self._here.append(heard.data)
             self._news.set()
         self.ended = True
         self._news.set()
 
-    async def _listen_everywhere(self, ear: EventRecorder) -> None:
-        while (heard := await ear.next()) is not None:
+    async def _listen_everywhere(self, recorder: EventRecorder) -> None:
+        while (heard := await recorder.next()) is not None:
             self._everywhere.append(heard.data)
             self._news.set()
 
@@ -116,15 +116,15 @@ class Ears:
 @asynccontextmanager
 async def both_ears(client: Client) -> AsyncIterator[Ears]:
     """Ears that are open for as long as the block lasts."""
-    ears = Ears()
+    recorders = Ears()
     async with listening(client, "/event") as here, listening(client) as everywhere:
         tasks = [
-            asyncio.create_task(ears._listen_here(here)),
-            asyncio.create_task(ears._listen_everywhere(everywhere)),
+            asyncio.create_task(recorders._listen_here(here)),
+            asyncio.create_task(recorders._listen_everywhere(everywhere)),
         ]
         try:
-            await ears.until_connected()
-            yield ears
+            await recorders.until_connected()
+            yield recorders
         finally:
             for task in tasks:
                 task.cancel()

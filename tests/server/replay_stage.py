@@ -27,7 +27,7 @@ from tests.support.model_server import (
     Wait,
     recorded,
 )
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 PASSWORD = "secret"
 _PIECES_AT_ONCE = 3

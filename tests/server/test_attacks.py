@@ -13,7 +13,7 @@ from kedge.server.routes import ALL, turns
 from tests.agent.world import World
 from tests.server.process import Process, served_apart
 from tests.server.world import Client, Served, read_reply, serve
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 MIB = 1 << 20
 HOST = b"host: localhost\r\n"

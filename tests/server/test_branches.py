@@ -46,9 +46,9 @@ async def branch_of(served: Served, directory: Path) -> str | None:
     return found
 
 
-async def next_branch(ear: EventRecorder) -> object:
+async def next_branch(recorder: EventRecorder) -> object:
     """What the next event of this kind says."""
-    return (await ear.until(UPDATED))[-1].properties
+    return (await recorder.until(UPDATED))[-1].properties
 
 
 async def test_a_person_checks_something_out(way: Served, folder: Path) -> None:
@@ -71,23 +71,23 @@ async def test_a_person_checks_something_out(way: Served, folder: Path) -> None:
 
 async def test_what_leaves_the_branch_is_not_told(way: Served, folder: Path) -> None:
     """Neither a commit nor the same branch again."""
-    async with listening(way, "/event") as ear:
+    async with listening(way, "/event") as recorder:
         assert await branch_of(way, folder) == "main"
         git(folder, "commit", "--quiet", "--allow-empty", "--message", "two")
         git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
         git(folder, "reset", "--quiet", "--hard", "HEAD~1")
         git(folder, "checkout", "--quiet", "-b", "last")
-        assert await next_branch(ear) == {"branch": "last"}
+        assert await next_branch(recorder) == {"branch": "last"}
 
 
 async def test_a_command_of_the_agent(way: Served, folder: Path) -> None:
     """It is told as well, in a session of any directory, to whoever listens to all."""
-    async with listening(way) as ear:
+    async with listening(way) as recorder:
         session = (await way.post(f"/session?directory={folder}", {})).json["id"]
         assert await branch_of(way, folder) == "main"
         command = {"agent": "build", "command": "git checkout -b made"}
         assert (await way.post(f"/session/{session}/shell", command)).status == 200
-        assert await next_branch(ear) == {"branch": "made"}
+        assert await next_branch(recorder) == {"branch": "made"}
 
 
 async def test_linked_worktrees_are_told_apart(way: Served, folder: Path) -> None:
@@ -115,21 +115,21 @@ async def test_refs_that_are_kept_in_tables(way: Served, tmp_path: Path) -> None
         git(folder, "init", "--quiet", "--ref-format=reftable", "--initial-branch=main")
     except subprocess.CalledProcessError:
         pytest.skip("this git has no reftables")
-    async with listening(way, f"/event?directory={folder}") as ear:
+    async with listening(way, f"/event?directory={folder}") as recorder:
         assert await branch_of(way, folder) == "main"
         git(folder, "symbolic-ref", "HEAD", "refs/heads/other")
-        assert await next_branch(ear) == {"branch": "other"}
+        assert await next_branch(recorder) == {"branch": "other"}
 
 
 async def test_a_repository_that_comes_and_goes(way: Served, folder: Path) -> None:
     """A folder without one has no branch; who asks after it was made hears of it."""
-    async with listening(way, "/event") as ear:
+    async with listening(way, "/event") as recorder:
         assert await branch_of(way, folder) == "main"
         (folder / ".git").rename(folder.parent / "aside")
-        assert await next_branch(ear) == {}
+        assert await next_branch(recorder) == {}
         (folder.parent / "aside").rename(folder / ".git")
         assert await branch_of(way, folder) == "main"
-        assert await next_branch(ear) == {"branch": "main"}
+        assert await next_branch(recorder) == {"branch": "main"}
 
 
 async def test_too_many_directories(
@@ -144,6 +144,6 @@ async def test_too_many_directories(
         git(other, "init", "--quiet", "--initial-branch=main")
         assert await branch_of(served, other) == "main"
     assert len(watch) == 3
-    async with listening(served) as ear:
+    async with listening(served) as recorder:
         git(folder.parent / "other5", "symbolic-ref", "HEAD", "refs/heads/new")
-        assert await next_branch(ear) == {"branch": "new"}
+        assert await next_branch(recorder) == {"branch": "new"}

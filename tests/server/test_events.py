@@ -12,15 +12,15 @@ async def test_a_stream_begins_with_a_greeting(served: Served) -> None:
     """Both streams have the recorded headers, and a first frame with a cursor."""
     head = await served.running.backend.engine.events.head()
     for target in ("/event", "/global/event"):
-        async with listening(served, target) as ear:
-            assert ear.status == 200
-            said = {name: ear.headers[name] for name in ear.headers}
+        async with listening(served, target) as recorder:
+            assert recorder.status == 200
+            said = {name: recorder.headers[name] for name in recorder.headers}
             assert said["content-type"] == "text/event-stream"
             assert said["cache-control"] == "no-cache, no-transform"
             assert said["x-accel-buffering"] == "no"
             assert said["x-content-type-options"] == "nosniff"
             assert "content-encoding" not in said
-            greeting = await ear.next()
+            greeting = await recorder.next()
             assert greeting is not None
             assert greeting.cursor == head
             assert greeting.type == "server.connected"
@@ -38,8 +38,8 @@ async def test_one_directory_or_all(served: Served) -> None:
         listening(served, f"/event?directory={elsewhere}") as there,
         listening(served, "/global/event") as both,
     ):
-        for ear in (here, there, both):
-            await ear.until("server.connected")
+        for recorder in (here, there, both):
+            await recorder.until("server.connected")
         first = await engine.sessions.create("First")
         second = await engine.sessions.create("Second", directory=elsewhere)
         assert [each.properties["sessionID"] for each in await here.until("session.created")] == [
@@ -61,13 +61,13 @@ async def test_signs_of_life(served: Served, monkeypatch: pytest.MonkeyPatch) ->
     elsewhere = served.world.folder / "deeper"
     elsewhere.mkdir()
     engine = served.running.backend.engine
-    async with listening(served, f"/event?directory={elsewhere}") as ear:
-        await ear.until("server.heartbeat")
+    async with listening(served, f"/event?directory={elsewhere}") as recorder:
+        await recorder.until("server.heartbeat")
         await engine.sessions.create("Of no concern")
         head = await engine.events.head()
         cursor = None
         while cursor != head:
-            beat = await ear.next()
+            beat = await recorder.next()
             assert beat is not None
             assert beat.type == "server.heartbeat"
             cursor = beat.cursor
@@ -79,12 +79,12 @@ async def test_a_stream_goes_on_where_it_was(served: Served) -> None:
     start = await engine.events.head()
     made = [(await engine.sessions.create(f"Number {each}")).id for each in range(5)]
     for after, query in ((start, ""), (None, f"?after={start}"), (start, f"?after={start}9")):
-        async with listening(served, f"/event{query}", after=after) as ear:
-            heard = await ear.until("session.created", sessionID=made[-1])
+        async with listening(served, f"/event{query}", after=after) as recorder:
+            heard = await recorder.until("session.created", sessionID=made[-1])
         assert heard[0].cursor == start
         assert [each.properties["sessionID"] for each in heard[1:]] == made
-    async with listening(served, after=heard[3].cursor) as ear:
-        heard = await ear.until("session.created", sessionID=made[-1])
+    async with listening(served, after=heard[3].cursor) as recorder:
+        heard = await recorder.until("session.created", sessionID=made[-1])
     assert [each.properties["sessionID"] for each in heard[1:]] == made[3:]
 
 
@@ -95,8 +95,8 @@ async def test_what_happened_before_the_server_started(world: World) -> None:
         made = [(await engine.sessions.create(f"Number {each}")).id for each in range(300)]
     async with serve(world) as served:
         for target in ("/event", "/global/event"):
-            async with listening(served, target, after=start) as ear:
-                heard = await ear.until("session.created", sessionID=made[-1])
+            async with listening(served, target, after=start) as recorder:
+                heard = await recorder.until("session.created", sessionID=made[-1])
             created = [each for each in heard if each.type == "session.created"]
             assert [each.properties["sessionID"] for each in created] == made
 
@@ -110,8 +110,8 @@ async def test_cursors_of_no_use(served: Served) -> None:
         ("nonsense", "foreign"),
         (f"{epoch}-999999", "future"),
     ):
-        async with listening(served, after=after) as ear:
-            _, resync = await ear.until("server.resync")
+        async with listening(served, after=after) as recorder:
+            _, resync = await recorder.until("server.resync")
             assert resync.cursor == head
             assert resync.properties == {"cursor": head, "reason": reason}
     refused = await served.get("/event?after=nonsense")
@@ -127,8 +127,8 @@ async def test_disposing(served: Served) -> None:
         listening(served, "/event?directory=/nowhere") as there,
         listening(served) as both,
     ):
-        for ear in (here, there, both):
-            await ear.until("server.connected")
+        for recorder in (here, there, both):
+            await recorder.until("server.connected")
         assert (await served.post("/instance/dispose")).json is True
         told = (await here.until("server.instance.disposed"))[-1]
         assert told.data["properties"] == {"directory": folder}

@@ -15,7 +15,7 @@ from kedge.server.app import AT_ONCE, FileQueue
 from kedge.server.routes import ALL
 from tests.server.test_sockets import until
 from tests.server.world import Served, read_reply
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 def is_gone(pid: int) -> bool:

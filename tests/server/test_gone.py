@@ -18,12 +18,12 @@ async def test_a_database_that_is_gone_is_told(served: Served) -> None:
     session = (await served.post("/session", {})).json["id"]
     file = served.world.database
     away = f"{file}.away"
-    async with listening(served) as ear:
-        await ear.until("server.connected")
+    async with listening(served) as recorder:
+        await recorder.until("server.connected")
         os.rename(file, away)
-        while await ear.next() is not None:
+        while await recorder.next() is not None:
             pass
-        assert ear.ended is False
+        assert recorder.ended is False
     for method, target in (
         ("GET", "/session"),
         ("GET", f"/session/{session}/message"),
@@ -41,8 +41,8 @@ async def test_a_database_that_is_gone_is_told(served: Served) -> None:
     os.rename(away, file)
     assert (await served.get("/global/health")).status == 200
     assert [each["id"] for each in (await served.get("/session")).json] == [session]
-    async with listening(served) as ear:
-        assert ear.status == 200
+    async with listening(served) as recorder:
+        assert recorder.status == 200
 
 
 async def test_snapshots_that_are_gone_are_told(world: World) -> None:

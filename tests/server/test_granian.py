@@ -1,19 +1,33 @@
-"""A server that may have few descriptors, and more clients than that."""
+"""A server with more clients than descriptors, and the private names of granian that it uses."""
 
 import asyncio
+import inspect
+import socket
 import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
+
+import granian._granian
+from granian.server.embed import Server
 
 from tests.server.process import limited, served_apart
 from tests.server.world import Client, Reply, read_reply
-from tests.support.patience import PATIENCE
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
 
 CLIENTS = 40
 ROOM = 16
 """Of 64 descriptors the server keeps the rest for its own files and commands."""
+
+ADVICE = (
+    "granian changed a private name that kedge.server.granian._server uses to serve on a socket of"
+    " its own: AbstractServer._init_shared_socket, ._ssp, ._shd, ._sfd or"
+    " SocketHolder(descriptor, is_uds, backlog). Read granian/server/common.py and embed.py of the"
+    " new version, change OwnSocketServer to suit, run tests/server, and only then set the bound of"
+    " granian in pyproject.toml to that version and run `make lock`."
+)
 
 
 async def test_clients_for_whom_there_is_no_room_are_told(tmp_path: Path) -> None:
@@ -72,3 +86,21 @@ def test_too_few_descriptors_to_start(tmp_path: Path) -> None:
         "kedge: this process may open 40 files, and a server needs 56; allow it more with"
         " `ulimit -n`\n"
     )
+
+
+def test_the_private_names_of_granian() -> None:
+    """A version of granian that lacks a private name which the server uses is found out here."""
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        """Never called."""
+
+    server: Any = Server(app)
+    assert {"_ssp", "_shd", "_sfd"} <= vars(server).keys(), ADVICE
+    assert hasattr(Server, "_init_shared_socket"), ADVICE
+    assert "self._init_shared_socket()" in inspect.getsource(Server.startup), ADVICE
+    assert "(self._ssp, self._shd)" in inspect.getsource(Server._spawn_worker), ADVICE
+    holder: Any = granian._granian.SocketHolder
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # It closes what it is given.
+        descriptor = listener.dup().detach()
+        assert holder(descriptor, False, 7).__getstate__() == (descriptor, False, 7), ADVICE

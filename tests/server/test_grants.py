@@ -18,9 +18,9 @@ import pytest
 
 from kedge.server.grants import CommandGuard
 from kedge.server.routes import ALL
-from tests.support.patience import PATIENCE
-from tests.support.rights import WITHOUT_RIGHTS
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
+from tests.support.unprivileged import RUN_UNPRIVILEGED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sockets are followed in /proc")
 
@@ -354,7 +354,7 @@ def test_people_come_through_tunnels(tmp_path: Path, name: str, code: int) -> No
         sys.argv = sys.argv[1:]
         runpy.run_path(sys.argv[0])
         """
-    with serving(tmp_path, rights=WITHOUT_RIGHTS) as server:
+    with serving(tmp_path, rights=RUN_UNPRIVILEGED) as server:
         body: dict[str, Any] = {"permission": []}
         asked = [("PATCH", f"/session/{server.session()}", body)]
         words = ["client.py", "out", server.url, json.dumps(asked)]
@@ -370,7 +370,7 @@ def tunnelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as sshd:
         assert sshd.stdout is not None
         sshd.stdout.readline()
-        with serving(tmp_path_factory.mktemp("tunnelled"), rights=WITHOUT_RIGHTS) as made:
+        with serving(tmp_path_factory.mktemp("tunnelled"), rights=RUN_UNPRIVILEGED) as made:
             yield made
         sshd.kill()
 

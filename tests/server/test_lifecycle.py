@@ -18,7 +18,7 @@ from kedge.server.settings import ServerSettings
 from tests.agent.world import World, info_of
 from tests.server.event_recorder import listening
 from tests.server.world import Client, serve
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 # The package shows the function under the module's name.
 module: Any = importlib.import_module("kedge.server.lifecycle")
@@ -125,13 +125,13 @@ async def test_stopping(world: World) -> None:
     async with AsyncExitStack() as clients:
         async with serve(world) as served:
             session = await served.running.backend.engine.sessions.create("Running")
-            ear = await clients.enter_async_context(listening(served))
+            recorder = await clients.enter_async_context(listening(served))
             body = {"parts": [{"type": "text", "text": "say Well\nwait 1000s"}]}
             asked = asyncio.create_task(served.post(f"/session/{session.id}/message", body))
-            await ear.until("message.part.delta")
-        while await ear.next() is not None:
+            await recorder.until("message.part.delta")
+        while await recorder.next() is not None:
             pass
-        assert ear.ended is False
+        assert recorder.ended is False
         reply = await asked
         assert (reply.status, reply.json["name"]) == (503, "Stopping")
     async with world.open() as engine:

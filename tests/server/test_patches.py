@@ -14,7 +14,7 @@ from kedge.server import ServerSettings, serving
 from kedge.server.sse import hub
 from tests.server.event_recorder import RecordedEvent, listening
 from tests.server.world import Client, Served
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 Json = dict[str, Any]
 
@@ -55,8 +55,8 @@ async def test_listeners_get_what_readers_get(served: Served) -> None:
     """Whoever listens, to one directory or all, sees at once what a reload would show."""
     async with listening(served) as wide, listening(served, "/event") as narrow:
         session = await asked(served, "read a.txt\nwrite a.txt two\nwrite new.txt made")
-        for ear in (wide, narrow):
-            diffs = told(await ear.until("session.idle"))
+        for recorder in (wide, narrow):
+            diffs = told(await recorder.until("session.idle"))
             assert {each["file"]: each["status"] for each in diffs} == {
                 "a.txt": "modified",
                 "new.txt": "added",
@@ -75,19 +75,19 @@ async def test_they_are_not_stored(served: Served) -> None:
             assert '"patch":' not in event.payload
             if event.type == "session.idle":
                 break
-    async with listening(served, after=start) as ear:
-        assert told(await ear.until("session.idle")) == await stored(served, session)
+    async with listening(served, after=start) as recorder:
+        assert told(await recorder.until("session.idle")) == await stored(served, session)
 
 
 async def test_a_large_patch_is_left_out(served: Served) -> None:
     """One event has at most 256 KiB of patches; what has no room is told without, and can be
     read."""
     large = ("x" * 99 + "\n") * 5_000
-    async with listening(served) as ear:
+    async with listening(served) as recorder:
         session = await asked(
             served, f"read a.txt\nwrite a.txt two\nwrite big.txt <<END\n{large}END"
         )
-        diffs = {each["file"]: each for each in told(await ear.until("session.idle"))}
+        diffs = {each["file"]: each for each in told(await recorder.until("session.idle"))}
     assert "+two" in diffs["a.txt"]["patch"]
     assert "patch" not in diffs["big.txt"]
     assert diffs["big.txt"]["additions"] == 5_000
@@ -99,9 +99,9 @@ async def test_nobody_waits_for_a_slow_patch(
 ) -> None:
     """The event is told without it."""
     monkeypatch.setattr(hub, "_PATCH_PATIENCE", 0)
-    async with listening(served) as ear:
+    async with listening(served) as recorder:
         await asked(served, "read a.txt\nwrite a.txt two")
-        (diff,) = told(await ear.until("session.idle"))
+        (diff,) = told(await recorder.until("session.idle"))
     assert (diff["file"], diff["additions"]) == ("a.txt", 1)
     assert "patch" not in diff
 
@@ -118,13 +118,13 @@ async def test_what_comes_meanwhile_is_told_in_its_order(
 
     monkeypatch.setattr(hub, "told", slowly)
     events = served.running.backend.engine.events
-    async with listening(served) as ear:
+    async with listening(served) as recorder:
         session = await asked(served, "read a.txt\nwrite a.txt two")
         for number in range(5_000):
             events.announce(FileEdited(file=str(number)), session_id=session)
         may_go_on.set()
         last = (await served.post("/session", {})).json["id"]
-        heard = await ear.until("session.created", sessionID=last)
+        heard = await recorder.until("session.created", sessionID=last)
     assert told(heard) == await stored(served, session)
     numbers = [each.properties["file"] for each in heard if each.type == "file.edited"][-5_000:]
     assert numbers == list(map(str, range(5_000)))
@@ -161,18 +161,20 @@ async def test_another_server_fills_them_in(
     async with (
         serving(settings=settings, **place) as one,
         serving(settings=settings, **place) as other,
-        listening(Client(other.url, {})) as ear,
+        listening(Client(other.url, {})) as recorder,
     ):
         session = await asked(Client(one.url, {}), "write new.txt made")
-        assert told(await ear.until("session.idle")) == await stored(Client(one.url, {}), session)
+        assert told(await recorder.until("session.idle")) == await stored(
+            Client(one.url, {}), session
+        )
 
 
 async def reverted(client: Client, session: str, message: str) -> list[Json]:
     """Take a session back to a message; gives its session.diff."""
-    async with listening(client) as ear:
+    async with listening(client) as recorder:
         body = {"messageID": message}
         assert (await client.post(f"/session/{session}/revert", body)).status == 200
-        heard = await ear.until("session.diff")
+        heard = await recorder.until("session.diff")
     diffs: list[Json] = heard[-1].properties["diff"]
     return diffs
 
@@ -198,8 +200,8 @@ async def test_a_revert_that_is_no_longer_pending_is_told_without(served: Served
     engine = served.running.backend.engine
     start = await engine.events.head()
     live = await reverted(served, session, messages[0]["info"]["id"])
-    async with listening(served, after=start) as ear:
-        assert (await ear.until("session.diff"))[-1].properties["diff"] == live
+    async with listening(served, after=start) as recorder:
+        assert (await recorder.until("session.diff"))[-1].properties["diff"] == live
     assert (await served.post(f"/session/{session}/unrevert", {})).status == 200
     async with engine.events.subscribe(after=start) as events:
         stored = await anext(each async for each in events if each.type == "session.diff")

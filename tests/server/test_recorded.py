@@ -9,7 +9,7 @@ from kedge.engine import parts
 from tests.agent.trace_chances import without_chance
 from tests.agent.trace_differences import DIFFERENCES as OF_AGENT
 from tests.agent.trace_differences import expected
-from tests.engine.places import NEVER
+from tests.engine.engine_factory import NEVER
 from tests.server.replay_differences import DIFFERENCES
 from tests.server.replay_reader import is_turn, reading
 from tests.server.replay_recordings import Recording, recordings

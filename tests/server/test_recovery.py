@@ -19,8 +19,8 @@ from kedge.server.sse.hub import events_of_recovery
 from tests.server.event_recorder import listening
 from tests.server.process import killable
 from tests.server.world import Client
-from tests.support.patience import PATIENCE
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
 
 Messages = list[dict[str, Any]]
 
@@ -310,8 +310,8 @@ async def test_who_comes_back_hears_of_the_turn_that_was_cut_off(
     with killable(tmp_path, environ) as (_, client):
         found = await settled(client, session)
         cut = answers_to(found, prompts(found)[0])[-1]
-        async with listening(client) as ear:
-            heard = await ear.until("session.idle")
+        async with listening(client) as recorder:
+            heard = await recorder.until("session.idle")
         told = [each.properties for each in heard if each.type == "message.updated"]
         assert cut["info"] in [each["info"] for each in told]
         parts = [each.properties for each in heard if each.type == "message.part.updated"]

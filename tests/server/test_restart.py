@@ -13,8 +13,8 @@ from kedge.testing.replay import Replay
 from tests.server.event_recorder import RecordedEvent, listening
 from tests.server.process import killable as server
 from tests.server.world import Client
-from tests.support.patience import PATIENCE
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
 
 PROMPTS = (
     "slow 20000 20ms huge 20KB",
@@ -39,8 +39,8 @@ class Follower:
     async def follow(self, client: Client, head: str | None = None) -> None:
         """Listen until the server is gone, or until everything up to a cursor was heard."""
         self._at_work.clear()
-        async with listening(client, after=self._cursor) as ear:
-            while self._cursor != head and (event := await ear.next()) is not None:
+        async with listening(client, after=self._cursor) as recorder:
+            while self._cursor != head and (event := await recorder.next()) is not None:
                 self._hears.set()
                 async with self._news:
                     self._cursor = event.cursor or self._cursor
@@ -112,8 +112,8 @@ def _without_patches(message: Any) -> Any:  # noqa: ANN401 - any JSON
 
 async def newest(client: Client) -> str:
     """The cursor of what happened last."""
-    async with listening(client) as ear:
-        greeting = await ear.next()
+    async with listening(client) as recorder:
+        greeting = await recorder.next()
         assert greeting is not None
         assert greeting.cursor is not None
         return greeting.cursor
@@ -145,9 +145,9 @@ async def check_news(client: Client, sessions: list[str]) -> None:
     for target in ("/event", "/global/event"):
         news = Replay()
         waiting = set(sessions)
-        async with listening(client, target) as ear:
-            await ear.until("server.connected")
-            while waiting and (event := await ear.next()) is not None:
+        async with listening(client, target) as recorder:
+            await recorder.until("server.connected")
+            while waiting and (event := await recorder.next()) is not None:
                 news.apply(json.dumps(event.event))
                 if event.type == "session.idle":
                     waiting.discard(event.properties["sessionID"])
@@ -164,34 +164,34 @@ async def test_clients_go_on_after_a_kill(tmp_path: Path, kills: int) -> None:
     tells those who ask."""
     (tmp_path / "work").mkdir()
     environ = scratch(tmp_path / "home")
-    port, made, ears = 0, list[str](), list[Follower]()
+    port, made, recorders = 0, list[str](), list[Follower]()
     for number in range(kills):
         with server(tmp_path, environ, port) as (process, client):
             if not made:
                 port = int(client.url.rpartition(":")[2])
                 start = (await newest(client)).partition("-")[0] + "-0"
-                ears = [Follower(start) for _ in range(CLIENTS)]
+                recorders = [Follower(start) for _ in range(CLIENTS)]
                 made = [(await client.post("/session", {})).json["id"] for _ in range(SESSIONS)]
-            following = [asyncio.create_task(ear.follow(client)) for ear in ears]
-            for ear in ears:
-                await ear.until_it_hears()
+            following = [asyncio.create_task(recorder.follow(client)) for recorder in recorders]
+            for recorder in recorders:
+                await recorder.until_it_hears()
             await ask_all(client, made)
-            await ears[0].until_at_work(made, 10 * number)
+            await recorders[0].until_at_work(made, 10 * number)
             process.kill()
             await asyncio.gather(*following)
         with server(tmp_path, environ, port) as (_, client):
             await check_news(client, made)
             # Some go on at once, and all when more has happened.
             head = await newest(client)
-            await asyncio.gather(*(ear.follow(client, head) for ear in ears[::2]))
+            await asyncio.gather(*(recorder.follow(client, head) for recorder in recorders[::2]))
             assert await ask(client, made[0], "say I am back.", "message") == 200
             head = await newest(client)
-            await asyncio.gather(*(ear.follow(client, head) for ear in ears))
+            await asyncio.gather(*(recorder.follow(client, head) for recorder in recorders))
             truth = await told(client)
         assert truth.keys() == set(made)
         assert all(each["status"] == {"type": "idle"} for each in truth.values())
-        for ear in ears:
-            assert ear.known() == truth
+        for recorder in recorders:
+            assert recorder.known() == truth
 
 
 async def test_what_a_client_has_heard_survives_a_kill(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ async def test_what_a_client_has_heard_survives_a_kill(tmp_path: Path) -> None:
     heard: list[tuple[int, str]] = []
     with server(tmp_path, environ, 0) as (process, client):
         session = (await client.post("/session", {})).json["id"]
-        async with listening(client, "/event") as ear:
+        async with listening(client, "/event") as recorder:
             assert await ask(client, session, "slow 20000 5ms huge 20KB", "prompt_async") == 204
-            while (event := await ear.next()) is not None:
+            while (event := await recorder.next()) is not None:
                 if event.type == "message.part.delta":
                     heard.append((_made_at(event), event.properties["delta"]))
                 if len(heard) == 60:
@@ -249,20 +249,20 @@ async def test_dialogs_of_a_killed_server_are_closed(tmp_path: Path) -> None:
     configure(environ, permission={"edit": "ask"})
     with server(tmp_path, environ, 0) as (process, client):
         one, two = [(await client.post("/session", {})).json["id"] for _ in range(2)]
-        async with listening(client) as ear:
+        async with listening(client) as recorder:
             assert await ask(client, one, "write a.txt A\nwrite b.txt B", "prompt_async") == 204
-            first = (await ear.until("permission.asked"))[-1].properties["id"]
+            first = (await recorder.until("permission.asked"))[-1].properties["id"]
             await client.post(f"/permission/{first}/reply", {"reply": "once"})
-            second = (await ear.until("permission.asked"))[-1].properties["id"]
+            second = (await recorder.until("permission.asked"))[-1].properties["id"]
             assert await ask(client, two, "ask Which? | Red | Blue", "prompt_async") == 204
-            third = (await ear.until("question.asked"))[-1].properties["id"]
+            third = (await recorder.until("question.asked"))[-1].properties["id"]
         process.kill()
     with server(tmp_path, environ, 0) as (_, client):
         for target in ("/event", "/global/event"):
             heard: list[RecordedEvent] = []
-            async with listening(client, target) as ear:
+            async with listening(client, target) as recorder:
                 while not {one, two} <= idle_in(heard):
-                    heard += await ear.until("session.idle")
+                    heard += await recorder.until("session.idle")
             ended = {
                 each.properties["requestID"]: (each.type, each.properties.get("reply"))
                 for each in heard

@@ -21,7 +21,7 @@ from schemathesis.core.errors import InvalidSchema
 from schemathesis.schemas import APIOperation
 
 from tests.server.process import served_apart
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
 _ENDLESS = {"event.subscribe", "global.event"}
@@ -43,7 +43,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 def test_a_few_requests_of_each_kind(url: str) -> None:
     """A few requests to every route, the same ones each time."""
-    _try_all(url, examples=3)
+    _try_all(url, examples=2)
 
 
 @pytest.mark.torture

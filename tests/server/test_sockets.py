@@ -13,7 +13,7 @@ import pytest
 from kedge.server import granian
 from tests.agent.world import World
 from tests.server.world import Served, serve
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sockets are looked up in /proc")
 

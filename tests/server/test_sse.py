@@ -14,7 +14,7 @@ from kedge.server.responses import Message
 from kedge.server.sse import buffer, hub
 from tests.server.event_recorder import Screen, listening
 from tests.server.world import Served
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 async def message_in(session: Session) -> str:
@@ -87,9 +87,9 @@ async def watch(
     while not is_over:
         patience = dice.randint(1, 40)
         target = dice.choice(["/event", "/global/event"])
-        async with listening(served, target, after=screen.cursor) as ear:
+        async with listening(served, target, after=screen.cursor) as recorder:
             for _ in range(patience):
-                heard = await ear.next()
+                heard = await recorder.next()
                 assert heard is not None
                 screen.show(heard)
                 shown += [(part, text) for part, text in screen.texts.items()]
@@ -201,8 +201,8 @@ async def test_those_who_wait_for_streams_do_not_wait_for_a_stuck_one(
 
 async def test_a_client_that_leaves_is_forgotten(served: Served) -> None:
     """Its stream ends, though there is nothing to send."""
-    async with listening(served) as ear:
-        await ear.until("server.connected")
+    async with listening(served) as recorder:
+        await recorder.until("server.connected")
         await until_listened_to_by(served, 1)
     await until_listened_to_by(served, 0)
 
@@ -217,19 +217,19 @@ async def test_a_stream_that_fell_behind_goes_on(
     made = [(await engine.sessions.create(f"Number {each}")).id for each in range(50)]
     await engine.sessions.create("The end", directory=served.world.root)
     for target in ("/event", "/global/event"):
-        async with listening(served, target, after=start) as ear:
-            heard = await ear.until("session.created", sessionID=made[-1])
+        async with listening(served, target, after=start) as recorder:
+            heard = await recorder.until("session.created", sessionID=made[-1])
         assert [e.properties["sessionID"] for e in heard if e.type == "session.created"] == made
 
 
 async def test_events_of_another_process(served: Served) -> None:
     """A stream tells what others store in the same database, in the order of the log."""
-    async with listening(served) as ear, served.world.open() as other:
-        await ear.until("server.connected")
+    async with listening(served) as recorder, served.world.open() as other:
+        await recorder.until("server.connected")
         here = served.running.backend.engine
         made = []
         for number in range(10):
             engine = other if number % 2 else here
             made.append((await engine.sessions.create(f"Number {number}")).id)
-        heard = await ear.until("session.created", sessionID=made[-1])
+        heard = await recorder.until("session.created", sessionID=made[-1])
     assert [each.properties["sessionID"] for each in heard] == made

@@ -12,7 +12,7 @@ from kedge.engine.files import git_status
 from kedge.server.app import AT_ONCE
 from tests.agent.world import World
 from tests.server.world import Served
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 WHO = ["-c", "user.name=n", "-c", "user.email=e@example.com", "-c", "commit.gpgSign=false"]
 

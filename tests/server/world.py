@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from kedge.server import Running, ServerSettings, serving
 from tests.agent.world import World
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from kedge.snapshot import SnapshotSettings, aio, exclusive
 from kedge.snapshot.objects import user_packs
 from kedge.snapshot.repository import config, head
 from kedge.snapshot.worktree import seed
-from tests.support.patience import PATIENCE, defaults_of
+from tests.support.timeouts import PATIENCE, defaults_of
 
 
 @pytest.fixture(autouse=True)

@@ -93,13 +93,13 @@ class HostileWorktree:
 def take_hostage(scene: Scene) -> HostileWorktree:
     """A committed repository beside a secret; its first snapshot can be seeded."""
     outside = scene.folder / "outside"
-    hostage = HostileWorktree(scene, outside)
+    worktree = HostileWorktree(scene, outside)
     (outside / "folder").mkdir(parents=True)
     (outside / "secret").write_bytes(SECRET)
     (outside / "folder/secret").write_bytes(SECRET)
     os.mkfifo(outside / "pipe")
     bait = outside / "bait"
-    bait.write_text(f'#!/bin/sh\necho "$0 $@" >> {hostage.ran}\n')
+    bait.write_text(f'#!/bin/sh\necho "$0 $@" >> {worktree.ran}\n')
     bait.chmod(0o755)
     scene.repository()
     scene.write(".gitignore", b"*.log\n")
@@ -108,12 +108,12 @@ def take_hostage(scene: Scene) -> HostileWorktree:
     scene.link("link", "../outside/secret")
     scene.link("linked-folder", "../outside/folder")
     scene.commit()
-    # The loose objects stay, for traps to be set in their place.
+    # The loose objects stay, for attacks to replace them.
     scene.git("repack", "-q", "-a")
     scene.write("untracked", b"untracked\n", 0o600)
     scene.write("ignored.log", b"ignored\n")
     make_index_newer(scene)
-    return hostage
+    return worktree
 
 
 def make_index_newer(scene: Scene) -> None:
@@ -166,50 +166,53 @@ def contents(everything: Seen) -> dict[bytes, object]:
 # Everything that snapshots can do
 
 
-def use_everything(hostage: HostileWorktree) -> None:
+def use_everything(worktree: HostileWorktree) -> None:
     """Use all of it, and look after each step that nothing else was touched."""
-    before, around = seen(hostage.root), seen(hostage.outside)
-    with hostage.scene.snapshots() as snapshots:
+    before, around = seen(worktree.root), seen(worktree.outside)
+    with worktree.scene.snapshots() as snapshots:
         one = snapshots.track(session="ses_one")
-        assert_as_on_disk(snapshots, one.id, hostage.root)
+        assert_as_on_disk(snapshots, one.id, worktree.root)
         snapshots.verify()
         snapshots.capture([b"ignored.log", b"edited", b"link"], session="ses_one")
         assert snapshots.status().protection is Protection.FULL
-        assert seen(hostage.root) == before
-        _edit_and_undo(hostage, snapshots, one.id)
-    with ObjectStore(hostage.store) as store:
+        assert seen(worktree.root) == before
+        _edit_and_undo(worktree, snapshots, one.id)
+    with ObjectStore(worktree.store) as store:
         store.collect(keep_taken_for=0)
-    with hostage.scene.snapshots() as snapshots:
+    with worktree.scene.snapshots() as snapshots:
         assert snapshots.restore(one.id) == []
-    _assert_harmless(hostage, before, around)
+    _assert_harmless(worktree, before, around)
 
 
-def _edit_and_undo(hostage: HostileWorktree, snapshots: Snapshots, one: str) -> None:
-    _edit(hostage)
+def _edit_and_undo(worktree: HostileWorktree, snapshots: Snapshots, one: str) -> None:
+    _edit(worktree)
     two = snapshots.track(session="ses_one")
     patch = snapshots.patch(one)
     assert {os.path.basename(path) for path in patch.files} >= {"edited", "gone", "file"}
     assert "two" in snapshots.diff(one)
     assert len(snapshots.diff_full(one, two.id)) >= 3
     assert {result.outcome for result in snapshots.revert([patch])} <= GOOD
-    _edit(hostage)
+    _edit(worktree)
     assert {result.outcome for result in snapshots.restore(one)} <= GOOD
 
 
-def _edit(hostage: HostileWorktree) -> None:
-    hostage.scene.write("edited", b"two\n")
-    hostage.scene.write("new/file", b"new\n")
-    hostage.scene.at("gone").unlink()
+def _edit(worktree: HostileWorktree) -> None:
+    worktree.scene.write("edited", b"two\n")
+    worktree.scene.write("new/file", b"new\n")
+    worktree.scene.at("gone").unlink()
 
 
-def _assert_harmless(hostage: HostileWorktree, before: Seen, around: Seen) -> None:
-    after = seen(hostage.root)
+def _assert_harmless(worktree: HostileWorktree, before: Seen, around: Seen) -> None:
+    after = seen(worktree.root)
     assert contents(after) == contents(before)
-    rewritten = {bytes(hostage.root), *(bytes(hostage.root / name) for name in ("edited", "gone"))}
+    rewritten = {
+        bytes(worktree.root),
+        *(bytes(worktree.root / name) for name in ("edited", "gone")),
+    }
     assert [path for path in before if after[path] != before[path] and path not in rewritten] == []
-    assert seen(hostage.outside) == around
-    assert not hostage.ran.exists(), hostage.ran.read_text()
-    assert SECRET not in stored(hostage.store)
+    assert seen(worktree.outside) == around
+    assert not worktree.ran.exists(), worktree.ran.read_text()
+    assert SECRET not in stored(worktree.store)
 
 
 def files_of(snapshots: Snapshots, tree: str, above: bytes = b"") -> Files:

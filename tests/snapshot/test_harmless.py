@@ -56,111 +56,115 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def hostage(tmp_path: Path) -> HostileWorktree:
-    """A worktree that a trap can be set in."""
+def worktree(tmp_path: Path) -> HostileWorktree:
+    """A worktree that attacks can change."""
     return take_hostage(Scene(tmp_path, opener("inotify")))
 
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_nothing_is_run_read_or_changed(
-    name: str, hostage: HostileWorktree, monkeypatch: pytest.MonkeyPatch
+    name: str, worktree: HostileWorktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything works in the trap, and nothing of what it waits for happens."""
-    variables = TRAPS[name](hostage) or {}
+    """Everything works under attack, and nothing that the attack is after happens."""
+    variables = TRAPS[name](worktree) or {}
     if patience := HANGS.get(TRAPS[name]):
         monkeypatch.setattr(patience, 0.5)
-    monkeypatch.chdir(hostage.root)
+    monkeypatch.chdir(worktree.root)
     with environment(**variables):
-        use_everything(hostage)
+        use_everything(worktree)
 
 
-def test_git_itself_takes_the_bait(hostage: HostileWorktree) -> None:
-    """The traps are real: plain git runs what snapshots leave alone."""
-    hostile_contents.commands_in_the_configuration(hostage)
+def test_git_itself_takes_the_bait(worktree: HostileWorktree) -> None:
+    """The attacks are real: plain git runs what snapshots leave alone."""
+    hostile_contents.commands_in_the_configuration(worktree)
     for words in (["status"], ["diff", "--ext-diff"], ["add", "-A"]):
         # With `required` filters that give nothing git fails in the end, having run them.
-        subprocess.run(["git", *words], cwd=hostage.root, capture_output=True, check=False)
-    told = hostage.ran.read_text()
+        subprocess.run(["git", *words], cwd=worktree.root, capture_output=True, check=False)
+    told = worktree.ran.read_text()
     assert "core.fsmonitor" in told
     assert "filter.bait" in told
 
 
-def test_a_first_snapshot_is_seeded_here(hostage: HostileWorktree) -> None:
-    """The traps are set where it matters: the hostage's own packs are copied from."""
-    with hostage.scene.snapshots() as snapshots:
+def test_a_first_snapshot_is_seeded_here(worktree: HostileWorktree) -> None:
+    """The attacks hit what matters: the worktree's own packs are copied from."""
+    with worktree.scene.snapshots() as snapshots:
         snapshots.track()
         assert snapshots.status().seeded > 0
 
 
-def test_a_folder_that_became_a_link_is_not_written_through(hostage: HostileWorktree) -> None:
+def test_a_folder_that_became_a_link_is_not_written_through(worktree: HostileWorktree) -> None:
     """What a link in the place of a folder leads to stays as it is; the folder comes back."""
-    (hostage.outside / "folder/deep").write_bytes(b"somebody else's\n")
-    around = seen(hostage.outside)
-    with hostage.scene.snapshots() as snapshots:
+    (worktree.outside / "folder/deep").write_bytes(b"somebody else's\n")
+    around = seen(worktree.outside)
+    with worktree.scene.snapshots() as snapshots:
         one = snapshots.track()
-        hostage.scene.at("folder").rename(hostage.scene.folder / "away")
-        hostage.scene.link("folder", "../outside/folder")
+        worktree.scene.at("folder").rename(worktree.scene.folder / "away")
+        worktree.scene.link("folder", "../outside/folder")
         patch = snapshots.patch(one.id)
         assert SECRET not in snapshots.diff(one.id).encode()
         assert {each.outcome for each in snapshots.restore(one)} <= GOOD
-        assert_as_on_disk(snapshots, one.id, hostage.root)
+        assert_as_on_disk(snapshots, one.id, worktree.root)
         assert {each.outcome for each in snapshots.revert([patch])} <= GOOD
-    assert hostage.scene.at("folder/deep").read_bytes() == b"one\nfolder/deep"
-    assert seen(hostage.outside) == around
-    assert SECRET not in stored(hostage.store)
+    assert worktree.scene.at("folder/deep").read_bytes() == b"one\nfolder/deep"
+    assert seen(worktree.outside) == around
+    assert SECRET not in stored(worktree.store)
 
 
-def test_a_name_outside_is_not_written_through(hostage: HostileWorktree) -> None:
+def test_a_name_outside_is_not_written_through(worktree: HostileWorktree) -> None:
     """A file that has a second name outside is replaced, not overwritten."""
-    os.link(hostage.outside / "folder/secret", hostage.root / "shared")
-    with hostage.scene.snapshots() as snapshots:
+    os.link(worktree.outside / "folder/secret", worktree.root / "shared")
+    with worktree.scene.snapshots() as snapshots:
         one = snapshots.track()
-        (hostage.outside / "folder/secret").write_bytes(b"written through the other name\n")
-        around = contents(seen(hostage.outside))
+        (worktree.outside / "folder/secret").write_bytes(b"written through the other name\n")
+        around = contents(seen(worktree.outside))
         assert [each.path for each in snapshots.restore(one)] == [b"shared"]
-    assert hostage.scene.at("shared").read_bytes() == SECRET
-    assert contents(seen(hostage.outside)) == around
+    assert worktree.scene.at("shared").read_bytes() == SECRET
+    assert contents(seen(worktree.outside)) == around
 
 
-def test_repositories_that_come_and_go_inside(hostage: HostileWorktree) -> None:
+def test_repositories_that_come_and_go_inside(worktree: HostileWorktree) -> None:
     """The files of a nested repository are restored like others, its `.git` stays as it is."""
     for name in ("gone", "new"):
-        hostage.scene.at(name).unlink(missing_ok=True)
-    hostage.scene.repository("gone")
-    hostage.scene.write("gone/file", b"one\n")
-    hostage.scene.commit("gone")
-    with hostage.scene.snapshots() as snapshots:
+        worktree.scene.at(name).unlink(missing_ok=True)
+    worktree.scene.repository("gone")
+    worktree.scene.write("gone/file", b"one\n")
+    worktree.scene.commit("gone")
+    with worktree.scene.snapshots() as snapshots:
         one = snapshots.track()
-        shutil.rmtree(hostage.scene.at("gone"))
-        hostage.scene.repository("new")
-        hostage.scene.write("new/file", b"two\n")
-        hostage.scene.commit("new")
-        before = seen(hostage.scene.at("new/.git"))
+        shutil.rmtree(worktree.scene.at("gone"))
+        worktree.scene.repository("new")
+        worktree.scene.write("new/file", b"two\n")
+        worktree.scene.commit("new")
+        before = seen(worktree.scene.at("new/.git"))
         snapshots.restore(one)
-        assert hostage.scene.at("gone/file").read_bytes() == b"one\n"
-        assert seen(hostage.scene.at("new/.git")) == before
-        assert os.listdir(hostage.scene.at("new")) == [".git"]
+        assert worktree.scene.at("gone/file").read_bytes() == b"one\n"
+        assert seen(worktree.scene.at("new/.git")) == before
+        assert os.listdir(worktree.scene.at("new")) == [".git"]
 
 
-def test_paths_that_lead_out_are_refused(hostage: HostileWorktree) -> None:
+def test_paths_that_lead_out_are_refused(worktree: HostileWorktree) -> None:
     """Neither capturing nor undoing a patch can be talked into leaving the worktree."""
-    with hostage.scene.snapshots() as snapshots:
+    with worktree.scene.snapshots() as snapshots:
         one = snapshots.track()
         for path in (b"../outside/secret", b"/etc/passwd", b"folder/../../outside/secret", b""):
             with pytest.raises(InvalidInput):
                 snapshots.capture([path])
         assert snapshots.capture([b"linked-folder/secret"]) == {b"linked-folder/secret": Absent()}
-        files = ("/etc/passwd", f"{hostage.outside}/secret", f"{hostage.root}/linked-folder/secret")
-        inside = (f"{hostage.root}/.git/config", f"{hostage.root}/folder/../.git/HEAD")
-        before, around = seen(hostage.root), seen(hostage.outside)
+        files = (
+            "/etc/passwd",
+            f"{worktree.outside}/secret",
+            f"{worktree.root}/linked-folder/secret",
+        )
+        inside = (f"{worktree.root}/.git/config", f"{worktree.root}/folder/../.git/HEAD")
+        before, around = seen(worktree.root), seen(worktree.outside)
         for file in (*files, *inside):
             try:
                 results = snapshots.revert([Patch(one.id, (file,))])
             except InvalidInput:
                 continue
             assert {each.outcome for each in results} <= {Outcome.SKIPPED, Outcome.UNCHANGED}, file
-        assert (seen(hostage.root), seen(hostage.outside)) == (before, around)
-    assert SECRET not in stored(hostage.store)
+        assert (seen(worktree.root), seen(worktree.outside)) == (before, around)
+    assert SECRET not in stored(worktree.store)
 
 
 # Without the privileges of root, whom no permission bits stop.
@@ -176,80 +180,86 @@ with Snapshots.open(sys.argv[1], data=sys.argv[2], project="prj") as snapshots:
 """
 
 
-def test_closed_files_and_folders_are_left_alone(hostage: HostileWorktree) -> None:
+def test_closed_files_and_folders_are_left_alone(worktree: HostileWorktree) -> None:
     """What may not be read is nobody's: it fails nothing and is neither written nor deleted."""
     for name in ("closed/file", "closed-file", "theirs/file"):
-        hostage.scene.write(name)
-    hostage.scene.at("closed-file").chmod(0)
-    hostage.scene.at("closed").chmod(0)
-    command = [sys.executable, "-c", _CLOSED, str(hostage.root), str(hostage.scene.folder / "data")]
+        worktree.scene.write(name)
+    worktree.scene.at("closed-file").chmod(0)
+    worktree.scene.at("closed").chmod(0)
+    command = [
+        sys.executable,
+        "-c",
+        _CLOSED,
+        str(worktree.root),
+        str(worktree.scene.folder / "data"),
+    ]
     if os.geteuid() == 0:
-        os.chown(hostage.scene.at("theirs"), 65534, 65534)
-        hostage.scene.at("theirs").chmod(0o700)
+        os.chown(worktree.scene.at("theirs"), 65534, 65534)
+        worktree.scene.at("theirs").chmod(0o700)
         bounds = "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown"
         command = ["setpriv", bounds, *command]
-    before = contents(seen(hostage.root))
+    before = contents(seen(worktree.root))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[(b'edited', 'restored')]\n"
-    assert contents(seen(hostage.root)) == before
+    assert contents(seen(worktree.root)) == before
 
 
-def _named_by_a_file(hostage: HostileWorktree, moved: Path) -> None:
-    hostage.git_folder.write_text(f"gitdir: {moved.name}\n")
+def _named_by_a_file(worktree: HostileWorktree, moved: Path) -> None:
+    worktree.git_folder.write_text(f"gitdir: {moved.name}\n")
 
 
-def _named_by_a_link(hostage: HostileWorktree, moved: Path) -> None:
-    hostage.git_folder.symlink_to(moved.name)
+def _named_by_a_link(worktree: HostileWorktree, moved: Path) -> None:
+    worktree.git_folder.symlink_to(moved.name)
 
 
-def _shared_by_worktrees(hostage: HostileWorktree, moved: Path) -> None:
+def _shared_by_worktrees(worktree: HostileWorktree, moved: Path) -> None:
     own = moved / "worktrees/own"
     own.mkdir(parents=True)
     for name in ("HEAD", "index"):
         shutil.copy2(moved / name, own / name)
     (own / "commondir").write_text("../..\n")
-    (own / "gitdir").write_text(f"{hostage.git_folder}\n")
-    hostage.git_folder.write_text("gitdir: moved/worktrees/own\n")
+    (own / "gitdir").write_text(f"{worktree.git_folder}\n")
+    worktree.git_folder.write_text("gitdir: moved/worktrees/own\n")
 
 
 @pytest.mark.parametrize("name", [_named_by_a_file, _named_by_a_link, _shared_by_worktrees])
 def test_a_git_folder_inside_is_left_alone(
-    name: Callable[[HostileWorktree, Path], None], hostage: HostileWorktree
+    name: Callable[[HostileWorktree, Path], None], worktree: HostileWorktree
 ) -> None:
     """A repository that is in the worktree under another name than `.git` is nobody's to undo."""
-    moved = hostage.git_folder.rename(hostage.root / "moved")
-    name(hostage, moved)
-    with hostage.scene.snapshots() as snapshots:
+    moved = worktree.git_folder.rename(worktree.root / "moved")
+    name(worktree, moved)
+    with worktree.scene.snapshots() as snapshots:
         one = snapshots.track()
-        hostage.scene.write("kept", b"committed since\n")
-        hostage.scene.commit()
+        worktree.scene.write("kept", b"committed since\n")
+        worktree.scene.commit()
         after = seen(moved)
         patch = snapshots.patch(one.id)
-        assert patch.files == (str(hostage.root / "kept"),)
+        assert patch.files == (str(worktree.root / "kept"),)
         assert [each.path for each in snapshots.restore(one)] == [b"kept"]
         inside = Patch(one.id, (f"{moved}/HEAD", f"{moved}/index", f"{moved}/objects/new"))
         assert {each.outcome for each in snapshots.revert([inside])} == {Outcome.SKIPPED}
     assert seen(moved) == after
 
 
-def test_a_data_folder_inside_is_left_alone(hostage: HostileWorktree) -> None:
+def test_a_data_folder_inside_is_left_alone(worktree: HostileWorktree) -> None:
     """Where snapshots are kept is in no snapshot, even if it is in the worktree."""
-    data = hostage.root / "data"
-    with Snapshots.open(hostage.root, data=data, project="prj") as snapshots:
+    data = worktree.root / "data"
+    with Snapshots.open(worktree.root, data=data, project="prj") as snapshots:
         one = snapshots.track(session="ses_one")
         assert [path for path in files_of(snapshots, one.id) if path.startswith(b"data")] == []
-        hostage.scene.write("kept", b"two\n")
+        worktree.scene.write("kept", b"two\n")
         two = snapshots.track(session="ses_one")
         assert [each.path for each in snapshots.restore(one)] == [b"kept"]
-    with Snapshots.open(hostage.root, data=data, project="prj") as snapshots:
+    with Snapshots.open(worktree.root, data=data, project="prj") as snapshots:
         assert [each.path for each in snapshots.restore(two.id)] == [b"kept"]
 
 
-def test_a_worktree_that_is_its_own_git_folder_is_refused(hostage: HostileWorktree) -> None:
+def test_a_worktree_that_is_its_own_git_folder_is_refused(worktree: HostileWorktree) -> None:
     """Where the files of the worktree are git's own, a restore could only do harm."""
-    hostage.git_folder.rename(hostage.root.parent / "git")
-    hostage.git_folder.write_text("gitdir: .\n")
-    hostage.scene.write("HEAD", b"ref: refs/heads/main\n")
-    with hostage.scene.snapshots() as snapshots, pytest.raises(SnapshotRefused, match="inside"):
+    worktree.git_folder.rename(worktree.root.parent / "git")
+    worktree.git_folder.write_text("gitdir: .\n")
+    worktree.scene.write("HEAD", b"ref: refs/heads/main\n")
+    with worktree.scene.snapshots() as snapshots, pytest.raises(SnapshotRefused, match="inside"):
         snapshots.track()

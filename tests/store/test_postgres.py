@@ -48,7 +48,7 @@ from kedge.store.queries.sessions import (
 )
 from kedge.store.transaction import Script, row, run
 from kedge.testing.store.scene import WORKTREE, Scene
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 Raw = psycopg.AsyncConnection[tuple[Any, ...]]
 

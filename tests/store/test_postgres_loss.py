@@ -20,7 +20,7 @@ from kedge.store.queries.sessions import create_session
 from kedge.store.transaction import Script, row, run
 from kedge.testing.store.scene import WORKTREE, Scene
 from tests.store.test_postgres import blocked, connected, opened
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 _END_ALL = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -13,7 +13,7 @@ from kedge.store.sqlite import store as store_module
 from kedge.store.sqlite.file import tells_of_writes
 from kedge.store.sqlite.log_watch import LogWatch
 from kedge.store.sqlite.store import SqliteStore
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 _NEVER = 3600.0
 _COMMIT = """

@@ -22,7 +22,7 @@ from kedge.store.queries.event_log import events_after, log_head
 from kedge.store.sqlite.connection import connect
 from kedge.store.sqlite.store import SqliteStore
 from kedge.store.transaction import Emit, Script, row, run
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 def put(key: str, seen: Callable[[], None] = lambda: None) -> Callable[[], Script[str]]:

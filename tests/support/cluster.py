@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 _PROGRAMS = ("initdb", "pg_ctl", "postgres")
 # Debian and Fedora keep the server programs off PATH; Homebrew does so for older versions.

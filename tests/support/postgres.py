@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from tests.support.cluster import Cluster, find_binaries
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 SETTING = "KEDGE_TEST_POSTGRES"
 """A URL of a server where databases may be made, or `private` to start one in any case."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.support.clients import require
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 _LOOK = 0.1
 _COLUMNS, _ROWS = 140, 50

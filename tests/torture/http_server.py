@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import psycopg
 
 from tests.server.world import Client
-from tests.support.patience import PATIENCE
-from tests.support.served import scratch
+from tests.support.servers import scratch
+from tests.support.timeouts import PATIENCE
 from tests.torture.orders import ROOT
 
 MARK = "KEDGE_KILL_TEST"

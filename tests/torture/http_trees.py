@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engine.crash_world import Tree, files, whole
-from tests.support.watching import until
+from tests.support.polling import until
 from tests.torture.http_clients import LOST, Clients, patch
 from tests.torture.http_ledger import Known, Prompt
 

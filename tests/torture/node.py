@@ -4,7 +4,7 @@ import sys
 
 from kedge.engine import os_process
 from kedge.engine.settings import Settings
-from tests.support.patience import defaults_of
+from tests.support.timeouts import defaults_of
 
 
 def main() -> None:

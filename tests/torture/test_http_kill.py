@@ -41,13 +41,13 @@ def _lived(seed: int, kills: int, root: Path, database: str | None) -> World:
 long = [pytest.mark.torture, pytest.mark.timeout(7200)]
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(1000, marks=long)])
+@pytest.mark.parametrize("kills", [4, pytest.param(1000, marks=long)])
 def test_a_killed_server_on_sqlite_loses_nothing(kills: int, tmp_path: Path) -> None:
     """What was acknowledged is there, what was cut off says so, and nothing is left behind."""
     sys.stdout.write(f"\nHTTP on SQLite: {kill(kills, tmp_path)}\n")
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=long)])
 def test_a_killed_server_on_postgres_loses_nothing(
     kills: int, tmp_path: Path, postgres_server: str
 ) -> None:

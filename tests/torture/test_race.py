@@ -20,7 +20,7 @@ from kedge.testing.replay import both
 from tests.torture.orders import Orders, deadline, start
 from tests.torture.racer import LEAST
 
-SHORT, LONG = 2.0, 10.0
+SHORT, LONG = 1.0, 10.0
 
 each_length = pytest.mark.parametrize(
     "seconds", [SHORT, pytest.param(LONG, marks=[pytest.mark.torture, pytest.mark.timeout(300)])]

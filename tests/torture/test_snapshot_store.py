@@ -83,7 +83,7 @@ def judge(folder: Path, ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [10, pytest.param(200, marks=[pytest.mark.torture, pytest.mark.timeout(1800)])]
+    "kills", [6, pytest.param(200, marks=[pytest.mark.torture, pytest.mark.timeout(1800)])]
 )
 def test_the_snapshot_store_survives_kills(kills: int, tmp_path: Path) -> None:
     """Whatever a killed process said is kept is there, whole, and git finds nothing wrong."""

@@ -27,7 +27,7 @@ from kedge.engine.session import Session
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
 from kedge.store.queries.plans import open_plans
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.undo_fuzz.oracle import (
     Undoing,
     Violation,

@@ -14,7 +14,7 @@ from kedge.agent.output_limit import count_lines
 from kedge.agent.shell import output as draining
 from kedge.agent.shell.output import PREVIEW, Pipe, ShellOutput
 from kedge.config.values import ToolOutputConfig
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 MANY = 10**6
 

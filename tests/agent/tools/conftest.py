@@ -8,8 +8,8 @@ import pytest
 from kedge.engine import upkeep
 from kedge.engine.settings import Settings
 from tests.agent.tools.scene import Scene, scene_in
-from tests.engine.places import NEVER, PAUSES
-from tests.support.patience import PATIENCE, defaults_of
+from tests.engine.engine_factory import NEVER, PAUSES
+from tests.support.timeouts import PATIENCE, defaults_of
 
 
 @pytest.fixture(autouse=True)

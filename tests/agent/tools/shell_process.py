@@ -14,7 +14,7 @@ from kedge.engine import upkeep
 from kedge.engine.processes import Processes
 from kedge.store.queries.fences import Fence
 from tests.agent.tools.scene import scene_in
-from tests.engine.places import NEVER, PAUSES
+from tests.engine.engine_factory import NEVER, PAUSES
 
 
 def say(word: object) -> None:

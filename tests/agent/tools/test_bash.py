@@ -17,8 +17,8 @@ from kedge.domain.parts import ToolCompleted, ToolError, ToolPart, ToolRunning
 from kedge.engine import os_process, processes
 from kedge.store.queries.processes import processes_of
 from tests.agent.tools.scene import Ask, Rejected, Scene, scene_in
-from tests.support.patience import PATIENCE
-from tests.support.watching import until, until_gone, until_told
+from tests.support.polling import until, until_gone, until_told
+from tests.support.timeouts import PATIENCE
 
 
 async def abort_when(scene: Scene, command: str, marker: Path) -> str:

@@ -17,8 +17,8 @@ from kedge.domain.sessions import Idle
 from kedge.engine import os_process
 from kedge.engine.settings import data_folder
 from tests.agent.tools.scene import Scene
-from tests.support.patience import PATIENCE
-from tests.support.watching import until_beaten, until_gone, until_told
+from tests.support.polling import until_beaten, until_gone, until_told
+from tests.support.timeouts import PATIENCE
 
 _ROOT = Path(__file__).parents[3]
 

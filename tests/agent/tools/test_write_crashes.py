@@ -32,7 +32,7 @@ from tests.agent.tools.writer_process import Order
 from tests.engine.crash_world import files, left_over
 from tests.engine.revert.scene import tree
 from tests.engine.revert_process import save
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 LONG = pytest.mark.torture

@@ -24,7 +24,7 @@ from kedge.agent.tools.write import write
 from kedge.engine import heartbeats, upkeep
 from kedge.snapshot.files import atomic
 from tests.agent.tools.scene import Scene
-from tests.engine.places import NEVER, PAUSES
+from tests.engine.engine_factory import NEVER, PAUSES
 from tests.engine.revert_process import save
 
 TOOLS: dict[str, Tool] = {each.name: each for each in (write, edit, apply_patch)}

@@ -25,7 +25,7 @@ from kedge.store.queries.changes import NewChange
 from kedge.testing.store import undoing
 from kedge.testing.store.scene import Scene
 from tests.engine.diffs.scene import PLAIN, Talk
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 
 
 def files(diffs: list[FileDiff]) -> list[str | None]:
@@ -262,7 +262,7 @@ async def test_a_thousand_files(engine: Engine) -> None:
     assert all(diff.additions == 1 and diff.patch for diff in diffs)
 
 
-async def test_the_worktree_may_be_gone(place: Place, tmp_path: Path) -> None:
+async def test_the_worktree_may_be_gone(place: EngineFactory, tmp_path: Path) -> None:
     """Diffs are read from objects, after the folder and the process that made them."""
     async with place.open(data_dir=tmp_path / "data") as engine:
         talk = await two_turns(engine)
@@ -270,7 +270,7 @@ async def test_the_worktree_may_be_gone(place: Place, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     shutil.rmtree(place.folder)
-    async with Place(elsewhere, place.database).open(data_dir=tmp_path / "data") as engine:
+    async with EngineFactory(elsewhere, place.database).open(data_dir=tmp_path / "data") as engine:
         session = await engine.sessions.get(talk.session.id)
         assert await session.diff() == expected
     with pytest.raises(EngineClosed):
@@ -287,7 +287,7 @@ async def test_a_missing_object_is_said(engine: Engine) -> None:
         await talk.session.diff()
 
 
-async def test_closing_the_engine_meanwhile(place: Place) -> None:
+async def test_closing_the_engine_meanwhile(place: EngineFactory) -> None:
     """Who asks while the engine closes gets an answer or hears that it is closed."""
     async with place.open() as engine:
         talk = await two_turns(engine)

@@ -24,7 +24,7 @@ from kedge.errors import (
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.store import ObjectStore
 from tests.engine.diffs.scene import Talk
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 
 
 async def stepped(talk: Talk, content: str) -> str:
@@ -202,7 +202,7 @@ async def test_a_session_of_a_folder_below_the_root(engine: Engine, folder: Path
         await talk.session.tree(message, "../..")
 
 
-async def test_the_worktree_may_be_gone(place: Place, tmp_path: Path) -> None:
+async def test_the_worktree_may_be_gone(place: EngineFactory, tmp_path: Path) -> None:
     """Its files can still be read as of every message."""
     async with place.open(data_dir=tmp_path / "data") as engine:
         talk = await Talk.begin(engine)
@@ -211,7 +211,7 @@ async def test_the_worktree_may_be_gone(place: Place, tmp_path: Path) -> None:
     shutil.rmtree(place.folder)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    async with Place(elsewhere, place.database).open(data_dir=tmp_path / "data") as engine:
+    async with EngineFactory(elsewhere, place.database).open(data_dir=tmp_path / "data") as engine:
         session = await engine.sessions.get(talk.session.id)
         assert [entry.name for entry in await session.tree(message)] == ["a"]
         assert await session.file(message, "a") == b"a"

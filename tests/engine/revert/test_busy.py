@@ -8,7 +8,7 @@ import pytest
 from kedge._failpoints import armed
 from kedge.domain.errors import SessionBusy, TurnAborted
 from kedge.engine.engine import Engine
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.revert.scene import put, tree, turn
 
 
@@ -22,7 +22,9 @@ async def test_a_running_session_is_not_reverted(engine: Engine, folder: Path) -
     assert (folder / "a").exists()
 
 
-async def test_a_revert_waits_for_a_run_that_is_being_aborted(place: Place, folder: Path) -> None:
+async def test_a_revert_waits_for_a_run_that_is_being_aborted(
+    place: EngineFactory, folder: Path
+) -> None:
     """Clients abort and revert at once; also when the run is in another process's engine."""
     async with place.open() as engine, place.open() as other:
         session = await engine.sessions.create()
@@ -50,7 +52,9 @@ async def test_a_revert_waits_for_a_run_that_is_being_aborted(place: Place, fold
             await running
 
 
-async def test_two_reverts_at_once_are_one_after_the_other(place: Place, folder: Path) -> None:
+async def test_two_reverts_at_once_are_one_after_the_other(
+    place: EngineFactory, folder: Path
+) -> None:
     """Or one is told that the session is busy; the tree is that of one boundary."""
     async with place.open() as engine, place.open() as other:
         session = await engine.sessions.create()
@@ -92,7 +96,7 @@ async def test_a_cancelled_revert_is_carried_out_whole(engine: Engine, folder: P
     await turn(session, (folder / "b", "2"))
 
 
-async def test_while_a_revert_runs_a_prompt_is_refused(place: Place, folder: Path) -> None:
+async def test_while_a_revert_runs_a_prompt_is_refused(place: EngineFactory, folder: Path) -> None:
     """As while a turn runs."""
     async with place.open() as engine, place.open() as other:
         session = await engine.sessions.create()

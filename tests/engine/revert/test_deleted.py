@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from kedge._failpoints import armed
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.revert.scene import Crash, crash, names, told, turn
 
 
 @pytest.mark.parametrize("point", ["plan-stored", "before-outcome"])
 async def test_a_restored_session_can_take_back_its_revert(
-    place: Place, folder: Path, point: str
+    place: EngineFactory, folder: Path, point: str
 ) -> None:
     """The revert was carried through meanwhile; messages and files are as after any other."""
     async with place.open() as engine:

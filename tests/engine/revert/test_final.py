@@ -15,7 +15,7 @@ from kedge.snapshot.values import Present
 from kedge.store.queries.retention import purge_session
 from kedge.store.transaction import ScriptMaker
 from kedge.testing.replay import both
-from tests.engine.places import Place, stored_log
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.revert.scene import names, put, told, tree, turn
 
 
@@ -151,7 +151,9 @@ async def test_a_cancelled_fork_that_was_stored_keeps_its_snapshots(
         assert list(store.chain(fork.id))
 
 
-async def test_snapshots_of_what_others_purged_are_released(place: Place, folder: Path) -> None:
+async def test_snapshots_of_what_others_purged_are_released(
+    place: EngineFactory, folder: Path
+) -> None:
     """A process that died before it could, or another machine, leaves that to the next one; what
     the database knows nothing of is another's."""
     async with place.open() as engine:

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from kedge.engine.settings import Settings
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.repositories import repository
 from tests.engine.revert.scene import put, told, turn
 
 
-async def test_what_was_not_covered_is_skipped(place: Place, folder: Path) -> None:
+async def test_what_was_not_covered_is_skipped(place: EngineFactory, folder: Path) -> None:
     """With the reason; the path is not touched, whatever else was done to it."""
     async with place.open(settings=Settings(snapshot_file_size=100)) as engine:
         session = await engine.sessions.create()
@@ -22,7 +22,7 @@ async def test_what_was_not_covered_is_skipped(place: Place, folder: Path) -> No
 
 
 async def test_what_a_subtask_did_in_another_worktree_is_skipped(
-    place: Place, folder: Path, tmp_path: Path
+    place: EngineFactory, folder: Path, tmp_path: Path
 ) -> None:
     """Its own session can undo it."""
     elsewhere = tmp_path / "elsewhere"
@@ -39,7 +39,7 @@ async def test_what_a_subtask_did_in_another_worktree_is_skipped(
 
 
 async def test_a_session_below_the_root_names_files_from_its_directory(
-    place: Place, folder: Path
+    place: EngineFactory, folder: Path
 ) -> None:
     """A monorepo's sub-directory; receipts name them from the root of the worktree."""
     repository(folder)

@@ -11,8 +11,8 @@ from kedge.engine.engine import Engine
 from kedge.store.queries.leases import run_of
 from kedge.store.queries.plans import pending_plans, unfinished_plans
 from kedge.testing.replay import both
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.engine_processes import Child
-from tests.engine.places import Place
 from tests.engine.revert.scene import names, put, told, turn
 
 
@@ -23,7 +23,7 @@ async def until_expired(engine: Engine, session_id: str) -> None:
 
 
 async def test_a_paused_revert_writes_nothing_after_it_was_taken_over(
-    any_place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
+    any_place: EngineFactory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stops before its next file, says so, and leaves the plan to whoever took the session."""
     for name in ("a", "b", "c"):

@@ -7,7 +7,7 @@ import pytest
 from kedge.domain.sessions import SessionSummary
 from kedge.engine.engine import Engine
 from kedge.engine.settings import Settings
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.repositories import commit, git, repository
 from tests.engine.revert.scene import lines, put, shell, told, turn
 
@@ -52,7 +52,7 @@ async def test_each_unknown_call_has_its_note(engine: Engine, folder: Path) -> N
     assert len(receipt.notes) == 1
 
 
-async def test_a_large_file_of_a_shell_command_is_told(place: Place, folder: Path) -> None:
+async def test_a_large_file_of_a_shell_command_is_told(place: EngineFactory, folder: Path) -> None:
     """It was absent, it is too large to be covered now: it is skipped, with that reason."""
     async with place.open(settings=Settings(snapshot_file_size=1 << 20)) as engine:
         session = await engine.sessions.create()
@@ -61,7 +61,7 @@ async def test_a_large_file_of_a_shell_command_is_told(place: Place, folder: Pat
         assert told(await session.revert(prompt)) == {"b.txt": "deleted", "large.txt": "skipped"}
 
 
-async def test_a_large_declared_file_is_told(place: Place, folder: Path) -> None:
+async def test_a_large_declared_file_is_told(place: EngineFactory, folder: Path) -> None:
     """It is too large to be covered: it is skipped, with that reason."""
     async with place.open(settings=Settings(snapshot_file_size=1 << 20)) as engine:
         session = await engine.sessions.create()
@@ -140,7 +140,7 @@ async def test_overwriting_tells_what_others_did_before_the_last_change(
 
 @pytest.mark.parametrize("settings", [Settings(snapshot_files=1), Settings(snapshots=False)])
 async def test_what_was_not_protected_is_told(
-    place: Place, folder: Path, settings: Settings
+    place: EngineFactory, folder: Path, settings: Settings
 ) -> None:
     """Where no snapshot could be taken, nothing is undone, and the receipt says why."""
     put(folder / "c.txt", "c\n")
@@ -154,7 +154,9 @@ async def test_what_was_not_protected_is_told(
         assert (folder / "b.txt").exists()
 
 
-async def test_a_session_in_an_outer_worktree_counts_as_another(place: Place, folder: Path) -> None:
+async def test_a_session_in_an_outer_worktree_counts_as_another(
+    place: EngineFactory, folder: Path
+) -> None:
     """A file that it wrote later is not deleted, though its bytes are the same again."""
     inner = folder / "inner"
     repository(inner)

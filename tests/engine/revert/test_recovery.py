@@ -14,12 +14,12 @@ from kedge.engine.revert import recover
 from kedge.engine.session import Session
 from kedge.store.queries.plans import pending_plans, unfinished_plans
 from kedge.testing.replay import both
-from tests.engine.places import Place
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.revert.scene import Crash, crash, lines, names, put, tree, turn
 
 
 async def interrupted(
-    place: Place, point: str, work: Callable[[Session], Awaitable[object]]
+    place: EngineFactory, point: str, work: Callable[[Session], Awaitable[object]]
 ) -> str:
     """A session in which a revert got as far as a point; gives its id."""
     async with place.open() as engine:
@@ -36,7 +36,7 @@ POINTS = ["plan-stored", "before-apply", "after-apply", "before-outcome"]
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_an_interrupted_revert_is_carried_through(
-    place: Place, folder: Path, point: str
+    place: EngineFactory, folder: Path, point: str
 ) -> None:
     """When an engine starts, or by the upkeep of one that runs; and can then be taken back."""
     put(folder / "a", "base\n")
@@ -57,7 +57,7 @@ async def test_an_interrupted_revert_is_carried_through(
         assert (folder / "b").read_text() == "2\n"
 
 
-async def test_an_edit_made_in_between_survives(place: Place, folder: Path) -> None:
+async def test_an_edit_made_in_between_survives(place: EngineFactory, folder: Path) -> None:
     """The path is a conflict and says so; the others are carried through."""
     put(folder / "a", "base\n")
 
@@ -78,7 +78,7 @@ async def test_an_edit_made_in_between_survives(place: Place, folder: Path) -> N
     assert not (folder / "b").exists()
 
 
-async def test_another_revert_carries_it_through(place: Place, folder: Path) -> None:
+async def test_another_revert_carries_it_through(place: EngineFactory, folder: Path) -> None:
     """Then it moves the boundary."""
     async with place.open() as engine:
         session = await engine.sessions.create()
@@ -128,7 +128,7 @@ async def test_a_plan_of_another_machine_waits_for_it(
     assert (folder / "a").exists()
 
 
-async def test_a_revert_that_runs_is_left_alone(place: Place, folder: Path) -> None:
+async def test_a_revert_that_runs_is_left_alone(place: EngineFactory, folder: Path) -> None:
     """Another engine's upkeep must not take it for interrupted."""
     async with place.open() as engine, place.open() as other:
         session = await engine.sessions.create()
@@ -146,7 +146,9 @@ async def test_a_revert_that_runs_is_left_alone(place: Place, folder: Path) -> N
         assert len(await engine.store.read(lambda: pending_plans(session.id))) == 1
 
 
-async def test_a_deleted_session_is_carried_through_in_silence(place: Place, folder: Path) -> None:
+async def test_a_deleted_session_is_carried_through_in_silence(
+    place: EngineFactory, folder: Path
+) -> None:
     """The files are whole, and the session stays deleted."""
 
     async def work(session: Session) -> None:

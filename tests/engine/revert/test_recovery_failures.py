@@ -25,7 +25,7 @@ from kedge.engine.session import Session
 from kedge.snapshot.aio import AsyncOrdered
 from kedge.store.queries.plans import StoredPlan, pending_plans, plan_steps, unfinished_plans
 from kedge.store.queries.retention import purge_session
-from tests.engine.places import Place, stored_log
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.revert.scene import Crash, crash, names, put, told, turn
 from tests.snapshot.test_exclusive import HOLD
 
@@ -75,7 +75,7 @@ async def outcomes(engine: Engine, plan: StoredPlan) -> dict[bytes, str | None]:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_the_folder_is_another_processes(place: Place, folder: Path) -> None:
+async def test_the_folder_is_another_processes(place: EngineFactory, folder: Path) -> None:
     """The plan waits, whoever tries; its session is not idle, and whoever wants something of it
     hears which process has the folder."""
     async with place.open() as engine:
@@ -220,7 +220,7 @@ async def test_a_plan_that_another_machine_gave_up_is_not_ruled_out(
     assert names(folder) == ["new", "old"]
 
 
-async def test_a_plan_that_is_gone_by_now(place: Place, folder: Path) -> None:
+async def test_a_plan_that_is_gone_by_now(place: EngineFactory, folder: Path) -> None:
     """Another engine has carried it through since it was found; or its session was purged."""
     async with place.open() as engine, place.open() as other:
         session = await interrupted(engine, folder)
@@ -301,7 +301,7 @@ def fill(disk: Path) -> None:
 
 
 async def test_a_full_disk_while_journals_grow(
-    place: Place, folder: Path, small_disk: Path
+    place: EngineFactory, folder: Path, small_disk: Path
 ) -> None:
     """A revert that cannot keep what it would replace does nothing at all; one that was interrupted
     is carried through all the same, and keeps no engine from starting."""

@@ -9,7 +9,7 @@ from kedge.domain.events import SessionDiff, SessionUpdated, read_frame
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import Idle, SessionSummary
 from kedge.engine.engine import Engine
-from tests.engine.places import stored_log
+from tests.engine.engine_factory import stored_log
 from tests.engine.repositories import commit, repository
 from tests.engine.revert.scene import lines, names, put, shell, told, tree, turn, write
 

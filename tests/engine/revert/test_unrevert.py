@@ -8,7 +8,7 @@ import pytest
 
 from kedge.domain.receipts import Receipt, RevertScope
 from kedge.engine.engine import Engine
-from tests.engine.places import stored_log
+from tests.engine.engine_factory import stored_log
 from tests.engine.revert.scene import lines, names, put, shell, told, tree, turn
 
 

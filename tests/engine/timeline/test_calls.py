@@ -24,8 +24,8 @@ from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Snapshot
 from kedge.store.queries.changes import StoredChange, changes_between
 from kedge.store.queries.timeline import StoredCall, calls_of_machine
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.engine_processes import Child
-from tests.engine.places import Place
 from tests.engine.repositories import repository
 
 
@@ -216,7 +216,7 @@ async def test_a_declared_write_is_nobody_elses(engine: Engine, folder: Path) ->
 
 
 async def test_a_shell_in_a_nested_root_is_at_work_in_the_outer_one(
-    place: Place, folder: Path
+    place: EngineFactory, folder: Path
 ) -> None:
     """A call counts in every root that holds its own or lies in it."""
     inner = folder / "inner"
@@ -337,7 +337,7 @@ async def test_an_ignored_file_is_covered_when_it_is_declared(engine: Engine, fo
     assert await told(session) == [("declared", b"secret")]
 
 
-async def test_what_is_not_covered_says_why(place: Place, folder: Path) -> None:
+async def test_what_is_not_covered_says_why(place: EngineFactory, folder: Path) -> None:
     """A file that is too large to be kept is on the record, with the reason."""
     settings = Settings(snapshot_file_size=10)
     async with place.open(settings=settings) as engine:
@@ -347,7 +347,7 @@ async def test_what_is_not_covered_says_why(place: Place, folder: Path) -> None:
         assert (change.source, change.path, change.reason) == ("uncovered", b"large", "large")
 
 
-async def test_a_large_file_of_a_shell_is_on_the_record(place: Place, folder: Path) -> None:
+async def test_a_large_file_of_a_shell_is_on_the_record(place: EngineFactory, folder: Path) -> None:
     """What it made too large to be kept is told with the reason; what is ignored is not."""
     (folder / ".gitignore").write_text("ignored\n")
     (folder / "grown").write_text("small")
@@ -499,7 +499,9 @@ async def test_a_turn_goes_on_where_the_folder_is_gone(engine: Engine, folder: P
     assert ("observed", b"file") in await told(session)
 
 
-async def test_an_engine_without_snapshots_records_nothing(place: Place, folder: Path) -> None:
+async def test_an_engine_without_snapshots_records_nothing(
+    place: EngineFactory, folder: Path
+) -> None:
     """Everything else works as ever, and nothing is kept of the files."""
     async with place.open(settings=Settings(snapshots=False)) as engine:
         session = await engine.sessions.create()
@@ -549,7 +551,7 @@ async def test_a_subtask_works_for_its_parent(engine: Engine, folder: Path) -> N
 
 
 async def test_what_a_dead_process_left_running_is_observed(
-    any_place: Place, folder: Path, children: AsyncExitStack
+    any_place: EngineFactory, folder: Path, children: AsyncExitStack
 ) -> None:
     """Recovery takes the closing snapshot before the session is idle; then nothing is at work."""
     async with any_place.open() as engine:
@@ -566,7 +568,7 @@ async def test_what_a_dead_process_left_running_is_observed(
 
 @pytest.mark.parametrize("kind", ["declared", "nested"])
 async def test_who_ends_during_an_opening_snapshot_is_not_forgotten(
-    place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    place: EngineFactory, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """What another session did while a call looked at the worktree first is not that call's."""
     inner = folder / "inner"
@@ -628,7 +630,7 @@ async def write_and_fail(file: Path, monkeypatch: pytest.MonkeyPatch, step: Step
 
 
 async def test_a_prompt_closes_what_a_dead_process_left_at_work(
-    place: Place, folder: Path, children: AsyncExitStack
+    place: EngineFactory, folder: Path, children: AsyncExitStack
 ) -> None:
     """Whoever takes the session over first finds out what its calls did."""
     async with place.open() as engine:

@@ -20,10 +20,10 @@ from kedge.engine.timeline.observed import Life, doubted
 from kedge.snapshot.worktree.filesystems import Mounts
 from kedge.store.queries.changes import NewChange, calls_between
 from kedge.store.queries.timeline import calls_of_machine
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.engine_processes import Child
-from tests.engine.places import Place
 from tests.engine.timeline.test_calls import calls, changes, put, told
-from tests.support.watching import until_beaten
+from tests.support.polling import until_beaten
 
 OBSERVED = NewChange(path=b"file", before=None, after=("", 0), source="observed")
 
@@ -52,7 +52,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def at_work(place: Place, role: str = "obey") -> AsyncIterator[Scene]:
+async def at_work(place: EngineFactory, role: str = "obey") -> AsyncIterator[Scene]:
     """A process in the middle of a shell call, and of one that declared that it writes a file."""
     async with place.open() as engine:
         session = await engine.sessions.create()
@@ -62,7 +62,7 @@ async def at_work(place: Place, role: str = "obey") -> AsyncIterator[Scene]:
 
 
 async def test_what_a_person_does_after_the_kill_is_not_the_agents(
-    any_place: Place, tmp_path: Path
+    any_place: EngineFactory, tmp_path: Path
 ) -> None:
     """However it comes into the worktree: no undo takes it back. What came before the last sign of
     life is the call's."""
@@ -97,7 +97,7 @@ async def test_what_a_person_does_after_the_kill_is_not_the_agents(
     assert found == expected | dict.fromkeys([b"moved in/file", b"swapped/file"], "uncovered")
 
 
-async def test_a_process_that_is_paused_and_then_killed(place: Place) -> None:
+async def test_a_process_that_is_paused_and_then_killed(place: EngineFactory) -> None:
     """While it is paused it gives no sign of life."""
     async with at_work(place, "obey_alive") as scene:
         await scene.does("echo agent > shell")
@@ -109,7 +109,7 @@ async def test_a_process_that_is_paused_and_then_killed(place: Place) -> None:
     assert found == {b"new": "shared", b"shell": "observed"}
 
 
-async def test_without_a_sign_of_life_nothing_is_the_agents(place: Place) -> None:
+async def test_without_a_sign_of_life_nothing_is_the_agents(place: EngineFactory) -> None:
     """The data folder is another one, or somebody cleaned it up."""
     async with at_work(place) as scene:
         await scene.does("echo agent > declared; echo agent > shell")
@@ -120,7 +120,7 @@ async def test_without_a_sign_of_life_nothing_is_the_agents(place: Place) -> Non
     assert found == {b"declared": "shared", b"shell": "shared"}
 
 
-async def test_what_ran_on_another_machine_is_not_looked_at(any_place: Place) -> None:
+async def test_what_ran_on_another_machine_is_not_looked_at(any_place: EngineFactory) -> None:
     """Its files are not those of the same name here; the receipt of a revert will say so."""
     async with at_work(any_place) as scene:
         await scene.does("echo agent > declared; echo agent > shell")
@@ -182,7 +182,7 @@ def beat_of(engine: Engine) -> int:
     return (engine.data / "heartbeats" / engine.runs.engine_id).stat().st_ctime_ns
 
 
-async def test_files_of_heartbeats_go_with_their_engines(place: Place) -> None:
+async def test_files_of_heartbeats_go_with_their_engines(place: EngineFactory) -> None:
     """At once with one that is closed; with one that was killed, when its sessions are recovered;
     never with one that runs."""
     beats = data_folder(None) / "heartbeats"

@@ -22,8 +22,8 @@ from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.values import Absent, Present
 from kedge.store.queries.changes import calls_between
 from kedge.store.queries.timeline import leftovers, open_calls
+from tests.engine.engine_factory import EngineFactory
 from tests.engine.engine_processes import Child
-from tests.engine.places import Place
 from tests.engine.revert.test_recovery_failures import held
 from tests.engine.timeline.test_calls import changes, put
 
@@ -97,7 +97,7 @@ class Cut:
 
 
 @asynccontextmanager
-async def cut(place: Place, tmp_path: Path) -> AsyncIterator[Cut]:
+async def cut(place: EngineFactory, tmp_path: Path) -> AsyncIterator[Cut]:
     """Two calls in the middle of their work, as another engine sees them."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -112,7 +112,7 @@ async def cut(place: Place, tmp_path: Path) -> AsyncIterator[Cut]:
     for name in ("shell", "declared"):
         put(place.folder / name, "text")
     try:
-        async with Place(elsewhere, place.database).open() as other:
+        async with EngineFactory(elsewhere, place.database).open() as other:
             yield Cut(other, await other.sessions.get(session.id), place.folder)
     finally:
         # It counts as dead: what it makes of the harm is not what this is about.
@@ -122,7 +122,7 @@ async def cut(place: Place, tmp_path: Path) -> AsyncIterator[Cut]:
 
 @pytest.mark.parametrize("harm", [remove, replace_by_a_file, replace_by_a_loop])
 async def test_a_folder_that_is_gone(
-    place: Place, tmp_path: Path, harm: Callable[[Path], None]
+    place: EngineFactory, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     """Each call is closed, and says what cannot be read."""
     async with cut(place, tmp_path) as found:
@@ -136,7 +136,7 @@ async def test_a_folder_that_is_gone(
 
 @pytest.mark.parametrize("harm", [remove, replace_by_a_file, damage, empty])
 async def test_a_snapshot_store_that_is_gone(
-    place: Place, tmp_path: Path, harm: Callable[[Path], None]
+    place: EngineFactory, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     """A new one shows what is there now, and cannot tell what was there before."""
     async with cut(place, tmp_path) as found:
@@ -148,7 +148,7 @@ async def test_a_snapshot_store_that_is_gone(
 
 
 async def test_a_folder_that_another_process_has(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: EngineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It will be free again: nothing is recorded before, so that what was done is not lost."""
     async with cut(place, tmp_path) as found:
@@ -163,7 +163,7 @@ async def test_a_folder_that_another_process_has(
 
 
 async def test_two_sessions_of_a_folder_that_is_gone_are_both_recovered(
-    any_place: Place, tmp_path: Path
+    any_place: EngineFactory, tmp_path: Path
 ) -> None:
     """By an engine anywhere: it starts, and no session is left open."""
     elsewhere = tmp_path / "elsewhere"
@@ -180,7 +180,7 @@ async def test_two_sessions_of_a_folder_that_is_gone_are_both_recovered(
         for child in (one, two):
             await child.kill()
     remove(any_place.folder)
-    async with Place(elsewhere, any_place.database).open() as engine:
+    async with EngineFactory(elsewhere, any_place.database).open() as engine:
         assert sorted(engine.recovery.sessions) == sorted(ids)
         for id in ids:
             (ran,) = await engine.store.scan(partial(calls_between, id, 0))
@@ -213,7 +213,7 @@ async def stepping(engine: Engine, folder: Path, stack: AsyncExitStack) -> tuple
     return session, left
 
 
-async def test_locks_that_cannot_be_had(place: Place, tmp_path: Path) -> None:
+async def test_locks_that_cannot_be_had(place: EngineFactory, tmp_path: Path) -> None:
     """The calls are closed, and what they left is put in order when the locks can be had; what
     fails at one call keeps no other from it."""
     folders, data = [tmp_path / name for name in ("one", "two")], tmp_path / "data"
@@ -256,7 +256,7 @@ async def test_locks_that_cannot_be_had(place: Place, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", [remove, replace_by_a_file])
 async def test_what_was_left_in_a_folder_that_is_gone(
-    place: Place, tmp_path: Path, harm: Callable[[Path], None]
+    place: EngineFactory, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     """There is nothing left to be put in order, and nothing is looked for again and again."""
     folder = tmp_path / "one"
@@ -281,7 +281,9 @@ async def quietly(stack: AsyncExitStack) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-async def test_heartbeats_that_cannot_be_read(place: Place, tmp_path: Path, what: str) -> None:
+async def test_heartbeats_that_cannot_be_read(
+    place: EngineFactory, tmp_path: Path, what: str
+) -> None:
     """An engine starts; it only knows less of the dead."""
     data = tmp_path / "data"
     if what == "file":

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engine.repositories import git, repository
-from tests.support.served import scratch
+from tests.support.servers import scratch
 
 _ASKS = """\
 {
@@ -17,7 +17,7 @@ _ASKS = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Workspace:
     """The folders of one test."""
 
     folder: Path
@@ -31,7 +31,7 @@ class Place:
         return file.read_text() if file.exists() else None
 
 
-def prepared(folder: Path) -> Place:
+def prepared(folder: Path) -> Workspace:
     """A project with a commit, whose commands that begin with `touch` need a permission."""
     project = folder / "project"
     repository(project)
@@ -39,4 +39,4 @@ def prepared(folder: Path) -> Place:
     (project / "opencode.json").write_text(_ASKS)
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "files")
-    return Place(folder=folder, project=project, environ=scratch(folder / "client"))
+    return Workspace(folder=folder, project=project, environ=scratch(folder / "client"))

@@ -1,6 +1,6 @@
 """What root may do, taken away."""
 
-WITHOUT_RIGHTS = """\
+RUN_UNPRIVILEGED = """\
 import ctypes, os, sys
 if os.getuid() == 0:
     # CAP_SYS_PTRACE, CAP_SYS_ADMIN and CAP_PERFMON, from the next program on.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kedge.engine import os_process
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 _LOOK = 0.01
 

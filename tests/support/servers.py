@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from tests.support import environment, opencode
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 MODEL = "kedge/offline"
 """The model that answers on either server."""

@@ -18,7 +18,7 @@ NEVER = 1e6
 
 
 @dataclass(frozen=True)
-class Place:
+class EngineFactory:
     """A folder and a database, for as many engines as a test wants."""
 
     folder: Path

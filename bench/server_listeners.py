@@ -48,7 +48,7 @@ class Heard:
     """How many the server let go."""
 
 
-class Ears:
+class Listeners:
     """The subscribers as seen from the bench."""
 
     def __init__(self, process: Process) -> None:
@@ -60,15 +60,15 @@ class Ears:
 
 
 @asynccontextmanager
-async def listening(port: int, path: str, number: int, words: int) -> AsyncIterator[Ears]:
+async def listening(port: int, path: str, number: int, words: int) -> AsyncIterator[Listeners]:
     """So many subscribers of one path, each of which waits for so many words."""
     command = (sys.executable, "-m", __name__, str(port), path, str(number), str(words))
     async with started(*command) as process:
         assert await process.line() == "listening\n"
-        yield Ears(process)
+        yield Listeners(process)
 
 
-class _Ear:
+class _Listener:
     """One subscriber."""
 
     def __init__(self, port: int, path: str) -> None:
@@ -113,41 +113,41 @@ class _Times:
 
 
 def _main(port: int, path: str, number: int, words: int) -> None:
-    ears = [_Ear(port, path) for _ in range(number)]
+    listeners = [_Listener(port, path) for _ in range(number)]
     print("listening", flush=True)
     times = _Times()
-    _hear(ears, words, times)
+    _hear(listeners, words, times)
     hundredths = statistics.quantiles(times.late, n=100)
     heard = Heard(
-        words=sum(ear.words for ear in ears),
+        words=sum(listener.words for listener in listeners),
         seconds=(times.last - times.first) / 1e9,
         usual=statistics.median(times.late) / 1e9,
         worst=hundredths[-1] / 1e9,
-        gone=sum(ear.gone for ear in ears),
+        gone=sum(listener.gone for listener in listeners),
     )
     print(json.dumps(asdict(heard)), flush=True)
 
 
-def _hear(ears: Sequence[_Ear], words: int, times: _Times) -> None:
-    attentive = ears[:: max(1, len(ears) // _ATTENTIVE)]
-    others = cycle([ear for ear in ears if ear not in attentive] or attentive)
+def _hear(listeners: Sequence[_Listener], words: int, times: _Times) -> None:
+    attentive = listeners[:: max(1, len(listeners) // _ATTENTIVE)]
+    others = cycle([listener for listener in listeners if listener not in attentive] or attentive)
     with selectors.DefaultSelector() as selector:
-        for ear in attentive:
-            selector.register(ear.socket, selectors.EVENT_READ, ear)
+        for listener in attentive:
+            selector.register(listener.socket, selectors.EVENT_READ, listener)
         now = times.last
-        while now - times.last < _QUIET and any(e.words < words and not e.gone for e in ears):
+        while now - times.last < _QUIET and any(e.words < words and not e.gone for e in listeners):
             for key, _ in selector.select(_TICK):
                 said = key.data.read()
                 now = times.add(said)
                 times.late += [now - each for each in said]
                 if key.data.gone:
                     selector.unregister(key.fileobj)
-            for ear in islice(others, _AT_A_TIME):
-                now = times.add([] if ear.gone else ear.read())
+            for listener in islice(others, _AT_A_TIME):
+                now = times.add([] if listener.gone else listener.read())
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.server_ears")
+    parser = argparse.ArgumentParser(prog="python -m bench.server_listeners")
     parser.add_argument("port", type=int)
     parser.add_argument("path")
     parser.add_argument("number", type=int)

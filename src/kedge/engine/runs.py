@@ -35,9 +35,10 @@ from kedge.store.queries.leases import (
 )
 from kedge.store.queries.plans import is_unfinished
 from kedge.store.queries.processes import processes_of
-from kedge.store.queries.prompts import say_idle, stop_waiting, waiting_prompts
-from kedge.store.queries.requests import ask_to_stop
+from kedge.store.queries.prompts import say_idle
+from kedge.store.queries.requests import Asked, ask_tree_to_stop
 from kedge.store.queries.reverts import waiting_reverts
+from kedge.store.queries.sessions import session_tree
 
 if TYPE_CHECKING:
     from kedge.engine.timeline.recovery import Ends
@@ -212,30 +213,49 @@ class Runs:
             is_alive=self.alive_in(session_id),
             now=self._clock.now(),
         )
+        if (await self._store.read(partial(session_tree, session_id)))[:-1]:
+            # The session is idle only when its subtasks are.
+            asked, is_over = await self._stop(session_id)
+            if session_id not in asked:
+                await self._store.write(script)
+            return is_over
         return await self._store.write(script) or await self.stop(session_id)
 
     async def stop(self, session_id: str) -> bool:
-        """Ask the run of a session to end, in any process, and wait; return whether it has ended.
+        """Ask the runs of a session and its subtasks to end, in any process, and wait; return
+        whether they have ended.
 
         Prompts that wait for a run are not answered afterwards either.
         """
-        try:
-            await self.end_dead_run(session_id)
-        except RootBusy:
-            # What the run did cannot be found out now, but its processes are ended.
-            await self._end_left(session_id, self.alive_in(session_id))
-        if isinstance(await self.status(session_id), Idle):
-            if await self._store.read(partial(waiting_prompts, session_id)):
-                stop = partial(stop_waiting, session_id, self._ids, now=self._clock.now())
-                await self._store.write(stop)
-            return True
-        asked = await self._store.write(partial(ask_to_stop, session_id, self._ids.request()))
+        return (await self._stop(session_id))[1]
+
+    async def _stop(self, session_id: str) -> tuple[Asked, bool]:
+        """The runs that were asked to end, and whether all of them have."""
         deadline = asyncio.get_running_loop().time() + self._settings.stop_patience
-        while asked is not None and await self._runs(session_id, asked):
-            if asyncio.get_running_loop().time() > deadline:
-                return False
-            await asyncio.sleep(_LOOK)
-        return True
+        asked: Asked = {}
+        while new := await self._ask_to_stop(session_id):
+            asked |= new
+            for each, generation in new.items():
+                while await self._runs(each, generation):
+                    if asyncio.get_running_loop().time() > deadline:
+                        return asked, False
+                    await asyncio.sleep(_LOOK)
+            # What ended may have begun another subtask before it was asked to end.
+        return asked, True
+
+    async def _ask_to_stop(self, session_id: str) -> Asked:
+        """Ask what runs of a session and its subtasks now to end."""
+        for each in await self._store.read(partial(session_tree, session_id)):
+            try:
+                await self.end_dead_run(each)
+            except RootBusy:
+                # What the run did cannot be found out now, but its processes are ended.
+                await self._end_left(each, self.alive_in(each))
+        ask = partial(ask_tree_to_stop, session_id, self._ids, self._lives, now=self._clock.now())
+        return await self._store.write(ask)
+
+    def _lives(self, session_id: str, owner: str, expired: bool) -> bool:
+        return self.alive_in(session_id)(owner, expired)
 
     async def _runs(self, session_id: str, generation: int) -> bool:
         owner, expired, newest = await self._store.read(partial(run_of, session_id))

@@ -1,11 +1,10 @@
 """One session: read and change it, its messages, parts and todos; fork it, run turns in it."""
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -47,12 +46,13 @@ from kedge.store.queries.messages import get_message, message_page, remove_messa
 from kedge.store.queries.parts import get_part, put_part, remove_part
 from kedge.store.queries.retention import stop_and_delete
 from kedge.store.queries.sessions import (
+    archive_subtasks,
     archived,
     change_session,
     child_sessions,
     forks_of_session,
     get_session,
-    session_tree,
+    lock_live_session,
     touched,
 )
 from kedge.store.queries.tails import list_tails, restore_tail
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 _FUTURE = 86_400_000
 """How far ahead of this clock another clock may be, in milliseconds."""
+
+_Change: TypeAlias = Callable[[SessionInfo], SessionInfo]
 
 LARGE_VALUE = 64 * 1024
 """Characters above which a value is stored in a thread rather than on the event loop."""
@@ -138,14 +140,21 @@ class Session:
         """Change the given fields and leave the others; return this handle.
 
         `metadata` replaces, `permission` is appended to the existing rules. `archived` is True
-        (now), a time in milliseconds, or False to unarchive the session. Changing the title or the
-        archive state does not count as activity: `time.updated` stays.
+        (now), a time in milliseconds, or False to unarchive the session; its subtasks go along.
+        Changing the title or the archive state does not count as activity: `time.updated` stays.
         """
         now = self._engine.clock.now()
         changes = self._changes(now, title, metadata, permission, archived)
         if changes:
-            self.info = await self._engine.store.write(partial(change_session, self.id, *changes))
+            self.info = await self._engine.store.write(partial(self._change, changes))
         return self
+
+    def _change(self, changes: Sequence[_Change]) -> Script[SessionInfo]:
+        before = (yield from lock_live_session(self.id)).info.time.archived
+        info = yield from change_session(self.id, *changes)
+        if info.time.archived != before:
+            yield from archive_subtasks(self.id, before, info.time.archived)
+        return info
 
     def _changes(
         self,
@@ -154,8 +163,8 @@ class Session:
         metadata: dict[str, Any] | None,
         permission: Sequence[PermissionRule] | None,
         archive: bool | int | float | None,
-    ) -> list[Callable[[SessionInfo], SessionInfo]]:
-        changes: list[Callable[[SessionInfo], SessionInfo]] = []
+    ) -> list[_Change]:
+        changes: list[_Change] = []
         if title is not None:
             changes.append(_setting(title=check_text(title, "title")))
         if metadata is not None:
@@ -173,16 +182,15 @@ class Session:
         """Hide the session and its subtasks and stop their runs; see `Sessions.restore`."""
         engine = self._engine
         await engine.store.read(partial(get_session, self.id))
-        tree = await engine.store.read(partial(session_tree, self.id))
         # A run that does not stop in time is cut off when the session is deleted.
-        await asyncio.gather(*(engine.runs.stop(each) for each in tree))
+        await engine.runs.stop(self.id)
         now = engine.clock.now()
         delete = partial(stop_and_delete, self.id, engine.runs.owner, engine.ids, now)
         await engine.store.write_bulk(delete)
 
     async def abort(self) -> bool:
-        """Stop the session's run, in any process; return whether the session is idle now.
-        Subscribers get the idle event even if it was idle already."""
+        """Stop the runs of the session and its subtasks, in any process; return whether all are
+        idle now. Subscribers get the session's idle event even if it was idle already."""
         return await self._engine.runs.abort(self.id)
 
     async def children(self) -> list["Session"]:

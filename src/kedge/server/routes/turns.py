@@ -174,7 +174,8 @@ async def shell(request: Request[NoQuery, ShellBody]) -> Response:
 
 @routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
 async def abort(request: Request[NoQuery, NoBody]) -> Response:
-    """Abort what runs in a session; responds when it is idle, or after ten seconds."""
+    """Abort what runs in a session and its subtasks; responds when all are idle, or after ten
+    seconds."""
     # A session that does not exist is not running, which is the wanted result.
     with suppress(SessionNotFound):
         await request.backend.agent.abort(await request.session())

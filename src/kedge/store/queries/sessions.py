@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import msgspec
 
@@ -103,6 +104,18 @@ def change_session(id: str, *changes: Callable[[SessionInfo], SessionInfo]) -> S
     return info
 
 
+def archive_subtasks(id: str, before: float | None, at: float | None) -> Script[None]:
+    """Archive the subtasks of a session along with it, or no longer: those that were archived, or
+    not, as the session was before."""
+    left = [id]
+    while left:
+        for (child,) in (yield from rows("session_child_ids", id=left.pop())):
+            info = (yield from lock_session(child)).info
+            if info.time.archived == before:
+                yield from save_session(archived(info, at))
+                left.append(child)
+
+
 def save_session(info: SessionInfo) -> Script[None]:
     """Store a session that the transaction has locked, and announce it."""
     yield from store_session(info)
@@ -150,34 +163,47 @@ def fork_texts(id: str) -> Script[list[str]]:
 
 
 def session_tree(id: str) -> Script[list[str]]:
-    """A live session and its subtasks, deepest first, the session itself last."""
-    found = [id]
-    for each in found:  # It grows during the iteration.
-        found += [child for (child,) in (yield from rows("session_child_ids", id=each))]
+    """A live session and its subtasks, each after its own subtasks; the session itself is last."""
+    found: list[str] = []
+    left = [id]
+    while left:
+        found.append(left.pop())
+        left += [child for (child,) in (yield from rows("session_child_ids", id=found[-1]))]
     return found[::-1]
 
 
 def lock_session_tree(id: str) -> Script[list[SessionInfo]]:
-    """A live session and its subtasks, deepest first, all locked until the transaction ends."""
+    """The sessions of `session_tree`, all locked until the transaction ends."""
     yield from lock_live_session(id)
     found: list[SessionInfo] = []
-    ids = [id]
-    for each in ids:  # It grows during the iteration.
+    left = [id]
+    while left:
         # Locked before its children are read: from then on there are no new ones.
-        found.append((yield from lock_session(each)).info)
-        ids += [child for (child,) in (yield from rows("session_child_ids", id=each))]
+        found.append((yield from lock_session(left.pop())).info)
+        left += [child for (child,) in (yield from rows("session_child_ids", id=found[-1].id))]
     return found[::-1]
 
 
 def delete_session(id: str, now: int) -> Script[list[SessionInfo]]:
-    """Hide a session and its subtasks, deepest first. Their rows stay until they are purged."""
+    """Hide a session and its subtasks, each after its own subtasks. Their rows stay until they are
+    purged."""
     gone = yield from lock_session_tree(id)
+    now = yield from _time_of_its_own(gone, now)
     for info in gone:
         each = info.id
         yield from run("session_set_deleted", id=each, time_deleted=now)
         yield from unlist_session(each)
         yield about(info, SessionDeleted(sessionID=each, info=info))
     return gone
+
+
+def _time_of_its_own(gone: Sequence[SessionInfo], now: int) -> Script[int]:
+    """The first time from `now` on at which no subtask of these sessions was deleted by itself:
+    what has the same time of deletion is restored together."""
+    taken: set[int] = set()
+    for info in gone:
+        taken |= {time for (time,) in (yield from rows("session_deleted_times", id=info.id))}
+    return next(time for time in count(now) if time not in taken)
 
 
 def restore_session(id: str) -> Script[SessionInfo]:

@@ -79,6 +79,9 @@ SELECT id FROM session WHERE parent_id = :id AND time_deleted IS NULL ORDER BY i
 -- name: session_deleted_child_ids
 SELECT id FROM session WHERE parent_id = :id AND time_deleted = :time_deleted ORDER BY id
 
+-- name: session_deleted_times
+SELECT time_deleted FROM session WHERE parent_id = :id AND time_deleted IS NOT NULL
+
 -- name: session_forks
 SELECT data FROM session WHERE fork_session_id = :id AND time_deleted IS NULL ORDER BY id
 

@@ -331,7 +331,7 @@ class Failing:
         "kedge.snapshot.worktree.file_reader.read_file",
         "kedge.snapshot.worktree.scan.read_file",
         "kedge.snapshot.worktree.scan._names_in",
-        "kedge.snapshot.worktree.entries:Folder.touch",
+        "kedge.snapshot.worktree.entries:FolderEntry.touch",
     ],
 )
 def test_wherever_a_refresh_fails_the_next_is_right(

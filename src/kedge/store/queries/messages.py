@@ -145,6 +145,8 @@ def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
 
 def _is_whole(session_id: str, answer: Row) -> bool:
     message = wire.decode(join_message(session_id, answer), AssistantMessage)
+    if message.summary and message.error is None:
+        return False  # the answer goes on after it
     return message.finish != "tool-calls" or message.error is not None
 
 

@@ -379,7 +379,7 @@ def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
                 yield Text(text=text), not part.synthetic
             case CompactionPart():
                 yield Text(text=SUMMARY_ASKED), False
-            case FilePart(mime=mime) if not mime.startswith(_SPELLED_OUT):
+            case FilePart(mime=mime) if is_media(part):
                 media = media_of(part)
                 yield media or Text(text=f"[{part.filename or mime}: it could not be read]"), False
 
@@ -446,6 +446,11 @@ def _result(part: ToolPart, id: str, name: str) -> ToolResult:
         )
     error = state.error if isinstance(state, ToolError) else INTERRUPTED
     return ToolResult(call_id=id, name=name, output=shortened(error), is_error=True)
+
+
+def is_media(part: FilePart) -> bool:
+    """Whether an attachment is sent to the model as a file, not as the text beside it."""
+    return not part.mime.startswith(_SPELLED_OUT)
 
 
 def media_of(part: FilePart) -> Media | None:

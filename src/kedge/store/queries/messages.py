@@ -138,8 +138,10 @@ def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
         return None
     last = None
     for each in found[own[-1] if own else 0 :]:
-        is_over = last is not None and each[2] != last[2] and _is_whole(session_id, last)
-        if is_over and not (yield from _is_asked_again(session_id, last, each)):
+        if last is None or each[2] == last[2] or not _is_whole(session_id, last):
+            last = each
+            continue
+        if not (yield from _is_asked_again(session_id, last, each)):
             break
         last = each
     return None if last is None else (yield from get_message(session_id, last[0]))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Step:
     """An assistant message being written. Set `tokens`, `cost` and `finish` before it ends."""
 
-    def __init__(self, turn: Turn, model: MessageModel) -> None:
+    def __init__(self, turn: Turn, model: MessageModel, agent: str) -> None:
         self.turn = turn
         self.tokens: TokenCount = NO_TOKENS
         self.cost: float = 0
@@ -53,8 +53,8 @@ class Step:
             id=engine.ids.message(),
             sessionID=info.id,
             parentID=turn.message.id,
-            mode=turn.agent,
-            agent=turn.agent,
+            mode=agent,
+            agent=agent,
             modelID=model.modelID,
             providerID=model.providerID,
             variant=model.variant,

@@ -163,6 +163,7 @@ class Turn:
                 prompt.change,
                 ids=self.engine.ids,
                 state=self._state,
+                link=prompt.link,
                 **owning,
             )
             write = store.write_bulk if prompt.is_large else store.write
@@ -304,13 +305,15 @@ class Turn:
             raise InvalidInput("enter the turn with `async with` first")
         return self._fence
 
-    def step(self, *, model: MessageModel | None = None) -> "Step":
-        """One model request and the tool calls it makes, to be entered with `async with`."""
+    def step(self, *, model: MessageModel | None = None, agent: str | None = None) -> "Step":
+        """One model request and the tool calls it makes, to be entered with `async with`; by
+        default of the prompt's model and agent."""
         from kedge.engine.steps import Step
 
         if self._over:
             raise InvalidInput("the turn is over")
-        return Step(self, self.model if model is None else check_value(model, MessageModel))
+        asked = self.model if model is None else check_value(model, MessageModel)
+        return Step(self, asked, self.agent if agent is None else agent)
 
     async def retrying(self, attempt: int, message: str, next: int) -> None:
         """Set the status to "retry": the model request failed and is repeated at the time

@@ -24,7 +24,7 @@ from kedge.snapshot.diffs.patches import git_diff
 from kedge.snapshot.diffs.trees import tree_changes
 from kedge.snapshot.values import Change, State
 from kedge.store.queries.boundaries import Boundary, find_boundary
-from kedge.store.queries.changes import Home, StoredState
+from kedge.store.queries.changes import Home, StoredState, task_sessions
 from kedge.store.queries.plans import NewPlan, PlanData, PlanKind, PlanStep, StoredPlan, open_plans
 from kedge.store.queries.reverts import finish_plan, store_plan
 from kedge.store.queries.sessions import change_session
@@ -95,6 +95,7 @@ class Reverts:
             boundary = await self._engine.store.read(find)
             if boundary is None:
                 return nothing_done(asked.strategy, _NOT_THERE)
+            await self._stop_subtasks(session, boundary)
             material = await self._of_revert(session, boundary)
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(boundary) as prepared:
@@ -103,6 +104,14 @@ class Reverts:
                 data = await self._revert_data(session, boundary, asked, material, prepared)
                 kind: PlanKind = "files" if asked.scope == "files" else "revert"
                 return await self._carry_out(session, lease, kind, data, prepared)
+
+    async def _stop_subtasks(self, session: "Session", boundary: Boundary) -> None:
+        """Stop the tasks in the background that what is undone has begun."""
+        script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
+        for child in await self._engine.store.scan(script):
+            await self._engine.background.drop(child)
+            if not isinstance(await self._engine.runs.status(child), Idle):
+                await self._engine.runs.stop(child)
 
     async def unrevert(self, session: "Session") -> Receipt:
         """Restore what the pending reverts of a session took out."""

@@ -199,11 +199,13 @@ def _task_turns(
     return turns
 
 
-def begin_task_turn(session_id: str, pos: int, parent_id: str) -> Script[None]:
-    """Begin a turn of a subtask; it works for the newest part of its parent."""
-    newest = yield from row("part_newest", session_id=parent_id)
-    if newest is not None:
-        parent_pos, part_id = newest
+def begin_task_turn(
+    session_id: str, pos: int, parent_id: str, works_for: tuple[str, str] | None = None
+) -> Script[None]:
+    """Begin a turn of a subtask; it works for a part of its parent, by default the newest."""
+    home = yield from _home_of_task(parent_id, works_for)
+    if home is not None:
+        parent_pos, part_id = home
         yield from run(
             "task_turn_add",
             session_id=session_id,
@@ -212,6 +214,24 @@ def begin_task_turn(session_id: str, pos: int, parent_id: str) -> Script[None]:
             parent_pos=parent_pos,
             parent_part_id=part_id,
         )
+
+
+def _home_of_task(
+    parent_id: str, works_for: tuple[str, str] | None
+) -> Script[tuple[int, str] | None]:
+    if works_for is not None:
+        message_id, part_id = works_for
+        message = yield from row("message_get", session_id=parent_id, id=message_id)
+        if message is not None:
+            return int(message[4]), part_id
+    newest = yield from row("part_newest", session_id=parent_id)
+    return None if newest is None else (newest[0], newest[1])
+
+
+def task_sessions(session_id: str, first: int, from_part: str | None) -> Script[list[str]]:
+    """The subtasks that have worked for these messages of a session, or for later ones."""
+    turns = yield from _task_turns(session_id, first, _LAST, from_part)
+    return list(dict.fromkeys(child for child, _, _ in turns))
 
 
 def later_changes(worktree: str, after: int, family: Iterable[str]) -> Script[dict[bytes, int]]:

@@ -547,6 +547,25 @@ DELETE FROM task_turn WHERE session_id = :session_id
 -- name: purge_task_parent
 DELETE FROM task_turn WHERE parent_id = :session_id
 
+-- name: background_task_add
+INSERT INTO background_task (session_id, parent_id, prompt_id, title, owner, time_expires)
+VALUES (:session_id, :parent_id, :prompt_id, :title, :owner, :time_expires)
+
+-- name: background_task_get
+SELECT session_id FROM background_task WHERE session_id = :session_id
+
+-- name: background_task_list
+SELECT session_id, parent_id, prompt_id, title, owner, time_expires FROM background_task ORDER BY session_id
+
+-- name: background_task_renew
+UPDATE background_task SET time_expires = :time_expires WHERE owner = :owner
+
+-- name: background_task_drop
+DELETE FROM background_task WHERE session_id = :session_id
+
+-- name: purge_background_task
+DELETE FROM background_task WHERE session_id = :session_id OR parent_id = :session_id
+
 -- ---- reverts: boundaries, plans, tails
 
 -- name: message_last_prompt

@@ -147,6 +147,10 @@ class Config(Section, frozen=True, kw_only=True):
     """As written; `permission` and `restrictions` already include it."""
     instructions: tuple[Instruction, ...] = ()
     tool_output: ToolOutputConfig = ToolOutputConfig()
+    subagent_depth: int = 1
+    """How many levels of subtasks a session may have below it."""
+    subagent_timeout: int | bool | None = None
+    """Milliseconds without a sign of a subtask until it is stopped; false for none."""
     snapshot: bool = True
     share: Share = "manual"
     username: str | None = None

@@ -110,8 +110,8 @@ class Reverts:
         script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
         for child in await self._engine.store.scan(script):
             await self._engine.background.drop(child)
-            if not isinstance(await self._engine.runs.status(child), Idle):
-                await self._engine.runs.stop(child)
+            if not await self._engine.runs.stop(child):
+                raise SessionBusy(child)
 
     async def unrevert(self, session: "Session") -> Receipt:
         """Restore what the pending reverts of a session took out."""

@@ -1,7 +1,7 @@
 """The loop: repeats steps until the model has answered and no further prompt waits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
@@ -15,6 +15,8 @@ from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
+from kedge.agent.subagents import Subagents
+from kedge.agent.subtasks import run_subtasks
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
@@ -41,11 +43,14 @@ class Loop:
     environ: Mapping[str, str]
     checkouts: Checkouts
     folders: FolderInstructions
+    subagents: Subagents
     histories: Histories
     on_first_step: Callable[[MessageWithParts, ModelInfo], None]
     """Called beside the first request with the prompt and the model it goes to."""
     tell: Callable[[str], None]
     """Announces notices to subscribers."""
+    begun: set[str] = field(default_factory=set)
+    """The prompts whose subtasks were run."""
 
     async def run(self) -> None:
         """Answer the prompt and those that come meanwhile, until the session is released."""
@@ -67,6 +72,8 @@ class Loop:
             info = self._model(is_first=not done)
             if not done:
                 self.on_first_step(history.prompt(self.turn.message.id), info)
+            if await self._subtasks():
+                turns = await history.turns(self.turn.prompts)
             done += 1
             limit = agent.steps or self.settings.steps
             try:
@@ -77,6 +84,14 @@ class Loop:
                 return
             if goes_on and await self.turn.next_prompt() is not None:
                 done, repeats = 0, Repeats()
+
+    async def _subtasks(self) -> bool:
+        """Run the subtasks of the prompts that were accepted, in order; return whether there were
+        any."""
+        new = [id for id in self.turn.prompts if id not in self.begun]
+        self.begun.update(new)
+        limit = limit_of(self.surroundings.config)
+        return await run_subtasks(self.turn, new, self.subagents, limit=limit)
 
     async def _step(
         self,
@@ -103,6 +118,7 @@ class Loop:
             repeats=repeats,
             limit=limit_of(self.surroundings.config),
             folders=self.folders,
+            subagents=self.subagents,
         )
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
@@ -135,9 +151,10 @@ class Loop:
         """The tools that are not wholly denied."""
         own, _ = await self.turn.engine.asks.rules(self.turn.session.id)
         rules = rulebook.plus(own)
-        return {
+        allowed = {
             name: tool for name, tool in self.tools.items() if not rules.is_off(tool.permission)
         }
+        return self.subagents.offered(allowed, rules, self.surroundings.agents.list())
 
     async def _request(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kedge.agent.output_limit import limit_noted, shortened
+from kedge.agent.tools.bash import OWN_COMMAND
 from kedge.agent.tools.images import data_of, mime_of
 from kedge.domain.conversation import PlacedMessage, PromptState
 from kedge.domain.messages import AssistantMessage, UserMessage
@@ -16,6 +17,7 @@ from kedge.domain.parts import (
     FilePart,
     Part,
     ReasoningPart,
+    SubtaskPart,
     TextPart,
     ToolCompleted,
     ToolError,
@@ -354,6 +356,8 @@ def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
         match part:
             case TextPart(text=text, ignored=ignored) if text.strip() and not ignored:
                 yield Text(text=text), not part.synthetic
+            case SubtaskPart():
+                yield Text(text=OWN_COMMAND), False
             case FilePart(mime=mime) if not mime.startswith(_SPELLED_OUT):
                 media = media_of(part)
                 yield media or Text(text=f"[{part.filename or mime}: it could not be read]"), False

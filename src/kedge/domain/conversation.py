@@ -49,6 +49,10 @@ class TaskLink:
 NO_LINK = TaskLink()
 
 
+class AlreadyTold(Exception):
+    """The end of a background task was told already, or is not to be told any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMessage:
     """A message as a value, with its position in the session and its state."""

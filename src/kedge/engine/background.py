@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kedge.domain.conversation import TaskLink
+from kedge.domain.conversation import AlreadyTold, TaskLink
 from kedge.domain.errors import SessionNotFound
 from kedge.domain.messages import Answer, MessageModel
 from kedge.domain.parts import TextPart, ToolError, ToolPart
-from kedge.domain.sessions import SessionInfo
+from kedge.domain.sessions import NO_TOKENS, SessionInfo, TokenCount
 from kedge.engine.prompts import Prompt
 from kedge.store.queries.background import (
-    AlreadyTold,
     BackgroundTask,
     background_tasks,
     drop_task,
     put_task,
 )
+from kedge.store.queries.totals import Totals, summed, totals_of
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -142,6 +142,16 @@ class BackgroundTasks:
                 await note.add()
             except AlreadyTold:
                 continue
+
+
+def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCount]:
+    """What a session and its subtasks have used between two states of it."""
+    return summed(0, NO_TOKENS, _totals(after) + _totals(before).negative())
+
+
+def _totals(info: SessionInfo) -> Totals:
+    own, below = totals_of(info.cost, info.tokens), info.subtasks
+    return own if below is None else own + totals_of(below.cost, below.tokens)
 
 
 def _failure(answer: Answer) -> str | None:

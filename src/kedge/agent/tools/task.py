@@ -74,7 +74,9 @@ class TaskTool(Tool):
     def spec(self) -> ToolSpec:
         """The definition for the model."""
         listed = [f"- {each.name}: {each.description or 'not described'}" for each in self.agents]
-        told = "\n".join([self.description, "", "The agents:", *listed] if listed else [self.description])
+        told = "\n".join(
+            [self.description, "", "The agents:", *listed] if listed else [self.description]
+        )
         return ToolSpec(name=self.name, description=told, parameters=self._parameters())
 
     def _parameters(self) -> dict[str, Any]:

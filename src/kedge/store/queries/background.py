@@ -6,12 +6,9 @@ end, so that this is told once, whatever process tells it.
 
 from dataclasses import dataclass
 
+from kedge.domain.conversation import AlreadyTold
 from kedge.store.queries.leases import clock
 from kedge.store.transaction import Script, row, rows, run
-
-
-class AlreadyTold(Exception):
-    """The end of the task was told already, or is not to be told any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

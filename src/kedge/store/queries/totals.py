@@ -69,11 +69,12 @@ def with_totals(info: SessionInfo, extra: Totals) -> SessionInfo:
     """The session with these totals added to its own."""
     if extra == Totals():
         return info
-    cost, tokens = _sum(info.cost, info.tokens, extra)
+    cost, tokens = summed(info.cost, info.tokens, extra)
     return msgspec.structs.replace(info, cost=cost, tokens=tokens)
 
 
-def _sum(cost: float, tokens: TokenCount, extra: Totals) -> tuple[float, TokenCount]:
+def summed(cost: float, tokens: TokenCount, extra: Totals) -> tuple[float, TokenCount]:
+    """Cost and tokens with these totals added."""
     total = totals_of(cost, tokens) + extra
     sums = TokenCount(
         input=total.input,
@@ -113,5 +114,5 @@ def add_subtask_totals(info: SessionInfo, extra: Totals) -> Script[None]:
 def _with_subtask(info: SessionInfo, extra: Totals) -> SessionInfo:
     """The session with these totals added to those of its subtasks."""
     before = info.subtasks or SubtaskTotals(cost=0, tokens=NO_TOKENS)
-    cost, tokens = _sum(before.cost, before.tokens, extra)
+    cost, tokens = summed(before.cost, before.tokens, extra)
     return msgspec.structs.replace(info, subtasks=SubtaskTotals(cost=cost, tokens=tokens))

@@ -116,6 +116,17 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """Give another agent a task, whose commands are a text."""
+
+    agent: str
+    text: str
+    again: bool = False
+    """Whether the last task goes on."""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
@@ -181,7 +192,7 @@ class Fail:
     """Milliseconds that the provider asks to wait."""
 
 
-Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
+Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task
 Calling: TypeAlias = Offered | CallTool
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail

@@ -1,8 +1,16 @@
 """The offline model: answers a request, event by event."""
 
 import asyncio
+import re
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +24,7 @@ from kedge.model.offline import replies
 from kedge.model.offline.commands import fault, offline_info
 from kedge.model.offline.script import Next, next_of, prompt_of_title
 from kedge.model.port import (
+    AssistantTurn,
     Finished,
     Media,
     ModelEvent,
@@ -32,9 +41,11 @@ from kedge.model.port import (
     ToolResult,
     ToolStarted,
     ToolUse,
+    UserTurn,
 )
 
 _HEADER_LENGTH = 30
+_TASK = re.compile(r'(?:<task id="|task_id: )(ses_\w+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,28 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "todowrite", {"todos": [_todo(item) for item in items]}
         case c.Ask():
             return "question", {"questions": [_question(command)]}
+        case c.Task():
+            return "task", _task(command)
+
+
+def _task(task: c.Task) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "description": replies.title(task.text),
+        "prompt": task.text,
+        "subagent_type": task.agent,
+    }
+    return {**given, "background": True} if task.background else given
+
+
+def _last_task(turns: Sequence[UserTurn | AssistantTurn]) -> str:
+    """The last task that a result in the conversation names."""
+    named = [
+        found[1]
+        for turn in turns
+        for item in turn.content
+        if isinstance(item, ToolResult) and (found := _TASK.search(item.output))
+    ]
+    return named[-1] if named else "none"
 
 
 def _given(**arguments: object) -> dict[str, Any]:
@@ -239,6 +272,10 @@ class _Answer:
 
     def _called(self, command: c.Calling, pace: c.Pace | None, round: int | None) -> Iterator[Act]:
         call = made(command, self._tools, round)
+        if isinstance(command, c.Task) and command.again:
+            assert call.input is not None
+            input = {**call.input, "task_id": _last_task(self._request.turns)}
+            call = Made(call.tool, input, msgspec.json.encode(input).decode())
         if call.tool not in self._tools and not isinstance(command, c.CallTool):
             yield from _spoken(replies.not_offered(call.tool), None)
             return

@@ -1,8 +1,6 @@
 """`kedge undo` and `kedge redo`, typed by a person, in scripts, and by an agent."""
 
-import asyncio
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -84,7 +82,10 @@ async def test_what_stays_is_in_the_exit_code(terminal: Terminal) -> None:
 
 async def test_some_files_only(terminal: Terminal) -> None:
     """Files are named as seen from where the command is run."""
-    await asyncio.to_thread(subprocess.run, ["git", "init", "-q", terminal.project], check=True)
+    # A repository, so that the folder below belongs to the same project.
+    (terminal.project / ".git" / "objects").mkdir(parents=True)
+    (terminal.project / ".git" / "refs").mkdir()
+    (terminal.project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (terminal.project / "below").mkdir()
     await prompts(terminal, "write below/a.txt one\nwrite b.txt two")
     done = terminal.run("undo", "-C", "below", "--yes", "--files", "a.txt", "--only", "files")

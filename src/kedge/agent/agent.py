@@ -32,6 +32,7 @@ from kedge.agent.runner import (
     check_session,
 )
 from kedge.agent.settings import AgentSettings
+from kedge.agent.structured_output import check_format
 from kedge.agent.subagents import Asked, Subagents
 from kedge.agent.subtasks import with_mentions
 from kedge.agent.system_prompt import Checkouts
@@ -244,6 +245,7 @@ class Agent:
     ) -> Asked:
         check_session(session)
         check_options(options)
+        check_format(options.get("format"))
         # Prompts of a session are stored in the order of the calls.
         async with self._orders.setdefault(session.id, asyncio.Lock()):
             try:

@@ -192,7 +192,10 @@ async def test_what_a_prompt_says_to_the_system_holds_for_it_alone(world: World)
 @pytest.mark.parametrize(
     ("switches", "offered"),
     [
-        ({"write": False}, {"read", "glob", "grep", "bash", "todowrite", "question"}),
+        (
+            {"write": False},
+            {"read", "glob", "grep", "bash", "task", "todowrite", "question"},
+        ),
         ({"*": False, "read": True}, {"read"}),
         ({"*": False}, set()),
         ({"no-such-tool": True}, None),

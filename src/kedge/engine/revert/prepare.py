@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from kedge.domain.errors import FileBusy, InvalidInput, RootBusy, SnapshotError
-from kedge.domain.receipts import Receipt, ReceiptOutcome, RevertScope, RevertStrategy
+from kedge.domain.file_states import FileStep, Outcome, Present
+from kedge.domain.receipts import Receipt, RevertScope, RevertStrategy
 from kedge.engine.revert.material import Material
 from kedge.engine.revert.plan import Entry, Plan, plan
 from kedge.engine.revert.receipts import notes_of, receipt_of
@@ -21,9 +22,8 @@ from kedge.engine.worktree_paths import find_path
 from kedge.snapshot.aio import AsyncOrdered, AsyncSnapshots
 from kedge.snapshot.files.locks import FileLocks
 from kedge.snapshot.files.reader import Disk, Obstacle
-from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.snapshots import Snapshots
-from kedge.snapshot.values import Outcome, Present, Snapshot
+from kedge.snapshot.values import Snapshot
 from kedge.store.queries.plans import is_among
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Prepared:
     @property
     def has_conflict(self) -> bool:
         """Whether a path is left alone because others changed it."""
-        return any(entry.outcome is ReceiptOutcome.CONFLICT for entry in self.plan.entries)
+        return any(entry.outcome is Outcome.CONFLICT for entry in self.plan.entries)
 
 
 class Preparing:

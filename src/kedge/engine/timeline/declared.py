@@ -19,12 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import FileChanged
-from kedge.engine.timeline.formats import declared_data, stored
+from kedge.domain.file_states import Absent, Present, Reason, State, Uncovered
+from kedge.engine.timeline.formats import declared_data
 from kedge.engine.timeline.timeline import UNPROTECTED, Timeline
 from kedge.engine.worktree_paths import NamedPaths
 from kedge.snapshot.files.reader import is_same
 from kedge.snapshot.files.steps import FileWork, RootedStep
-from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
 from kedge.store.queries.changes import (
     ChangeSource,
     Home,
@@ -262,13 +262,15 @@ def declared_changes(
             assert isinstance(side, Uncovered)
             changes.append(
                 NewChange(
-                    path=path, before=None, after=None, source="uncovered", reason=side.reason
+                    path=path,
+                    before=Absent(),
+                    after=Absent(),
+                    source="uncovered",
+                    reason=side.reason,
                 )
             )
         elif old != new:
-            changes.append(
-                NewChange(path=path, before=stored(old), after=stored(new), source=source)
-            )
+            changes.append(NewChange(path=path, before=old, after=new, source=source))
     return changes
 
 
@@ -297,7 +299,7 @@ def missing_above(steps: Iterable[RootedStep]) -> tuple[bytes, ...]:
 
 def folder_changes(made: Iterable[bytes]) -> list[NewChange]:
     return [
-        NewChange(path=path, before=None, after=("", stat.S_IFDIR), source="folder")
+        NewChange(path=path, before=Absent(), after=Present("", stat.S_IFDIR), source="folder")
         for path in made
     ]
 
@@ -305,7 +307,7 @@ def folder_changes(made: Iterable[bytes]) -> list[NewChange]:
 def told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
     """The paths that kedge does not cover; those outside the worktree as whole paths."""
     return [
-        NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
+        NewChange(path=path, before=Absent(), after=Absent(), source="uncovered", reason=reason)
         for path in paths
     ]
 

@@ -9,12 +9,13 @@ import pytest
 from kedge.agent import AgentSettings, Call, Output, tool
 from kedge.domain.errors import RootBusy
 from kedge.domain.events import PermissionAsked, QuestionAsked
+from kedge.domain.file_states import Present
 from kedge.domain.messages import MessageModel, UserMessage
 from kedge.domain.parts import StepStartPart, ToolCompleted
 from kedge.domain.wire_errors import aborted
 from kedge.snapshot import snapshots
 from kedge.snapshot.aio import AsyncOrdered
-from kedge.snapshot.values import Present, Snapshot
+from kedge.snapshot.values import Snapshot
 from tests.agent.world import (
     QUICK,
     Scene,

@@ -339,12 +339,11 @@ class Turn:
 
     async def _write_fenced(self, script: ScriptMaker[None], *, durable: bool = False) -> None:
         """Run a script that does not check by itself that the turn still holds its session."""
+        await self._write(partial(self._fenced, script), durable=durable)
 
-        def fenced() -> Script[None]:
-            yield from lock_live_session(self.session.id, self.fence)
-            yield from script()
-
-        await self._write(fenced, durable=durable)
+    def _fenced(self, script: ScriptMaker[None]) -> Script[None]:
+        yield from lock_live_session(self.session.id, self.fence)
+        yield from script()
 
     async def record(self, error: BaseException) -> None:
         """Close what is open and record the error, once, however many blocks the error passes."""
@@ -367,13 +366,8 @@ class Turn:
 
     async def _write_last(self, script: ScriptMaker[None]) -> None:
         """Run a script of a turn that is ending, unless another process took over the session."""
-
-        def fenced() -> Script[None]:
-            yield from lock_live_session(self.session.id, self.fence)
-            yield from script()
-
         try:
-            await self._write_anyway(fenced)
+            await self._write_anyway(partial(self._fenced, script))
         except (LeaseLost, SessionNotFound) as error:
             _log.info("what a call did is not recorded: %s", error)
 

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from kedge.domain.file_states import Absent, Known, Present
 from kedge.domain.worktrees import are_related, path_in
 from kedge.store.transaction import Row, Script, batch, row, rows, run
-
-StoredState: TypeAlias = tuple[str, int] | None
-"""Blob and mode of the content at a path; None if there is none."""
 
 ChangeSource: TypeAlias = Literal[
     "declared", "observed", "shared", "revert", "folder", "uncovered", "call"
@@ -25,8 +23,9 @@ class NewChange:
     """A change that is about to be recorded."""
 
     path: bytes
-    before: StoredState
-    after: StoredState
+    before: Known
+    after: Known
+    """Of what could not be inspected, nothing is recorded: as if it were absent."""
     source: ChangeSource
     reason: str | None = None
     """Why it could not be inspected, if it could not."""
@@ -47,8 +46,8 @@ class StoredChange:
     path: bytes
     timeline: int
     source: ChangeSource
-    before: StoredState
-    after: StoredState
+    before: Known
+    after: Known
     reason: str | None
     plan_id: str | None
     """The files-only revert that wrote it."""
@@ -282,15 +281,15 @@ def _order(change: StoredChange) -> tuple[int, int, str, int]:
     return change.timeline, change.pos, change.part_id, change.n
 
 
-def state_columns(side: str, state: StoredState) -> dict[str, object]:
+def state_columns(side: str, state: Known) -> dict[str, object]:
     """A state as two columns, prefixed with its side of the change."""
-    blob, mode = state if state is not None else (None, None)
+    blob, mode = (state.blob, state.mode) if isinstance(state, Present) else (None, None)
     return {f"{side}_blob": blob, f"{side}_mode": mode}
 
 
-def state_of_columns(blob: str | None, mode: int | None) -> StoredState:
+def state_of_columns(blob: str | None, mode: int | None) -> Known:
     """The state in two columns."""
-    return None if blob is None or mode is None else (blob, mode)
+    return Absent() if blob is None or mode is None else Present(blob, mode)
 
 
 def _change(found: Row) -> StoredChange:

@@ -27,12 +27,20 @@ from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
+from kedge.agent.subagents import Subagents
 from kedge.agent.summary_request import attached, summary_request
 from kedge.domain.agents import COMPACTION, AgentInfo
 from kedge.domain.conversation import PlacedMessage, Summarized
 from kedge.domain.errors import AgentNotFound
 from kedge.domain.messages import AssistantMessage, MessageModel, MessageWithParts, UserMessage
-from kedge.domain.parts import CompactionPart, FilePart, TextPart, ToolCompleted, ToolPart
+from kedge.domain.parts import (
+    CompactionPart,
+    FilePart,
+    SubtaskPart,
+    TextPart,
+    ToolCompleted,
+    ToolPart,
+)
 from kedge.domain.providers import ModelInfo
 from kedge.domain.values import plain
 from kedge.domain.wire_errors import context_overflow, is_overflow, unknown
@@ -87,6 +95,7 @@ class Compacting:
     settings: AgentSettings
     environ: Mapping[str, str]
     folders: FolderInstructions
+    subagents: Subagents
     around: Callable[[AgentInfo, ModelInfo], Awaitable[int]]
     """The tokens of a request apart from its conversation."""
     is_over: bool = field(default=False, init=False)
@@ -295,6 +304,7 @@ class Compacting:
             repeats=Repeats(),
             limit=limit_of(around.config),
             folders=self.folders,
+            subagents=self.subagents,
         )
         answering = Answering(beginning, request, means)
         try:
@@ -322,7 +332,13 @@ class Compacting:
     ) -> Prompt | None:
         """The message after the summary, if there must be one for the work to go on."""
         if plan.replayed:
-            parts = [_copied(each) for one in plan.replayed for each in one.message.parts]
+            parts = [
+                _copied(each)
+                for one in plan.replayed
+                for each in one.message.parts
+                # It has run already.
+                if not isinstance(each, SubtaskPart)
+            ]
             last = plan.replayed[-1].message.info
             assert isinstance(last, UserMessage)
             return self._prompt(parts, last)

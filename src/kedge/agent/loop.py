@@ -1,7 +1,7 @@
 """The loop: repeats steps until the model has answered and no further prompt waits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
@@ -10,13 +10,16 @@ from kedge.agent.context_size import tokens_around
 from kedge.agent.conversations import Histories, History
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
-from kedge.agent.model_input import ModelTurn
+from kedge.agent.model_input import ModelTurn, followed_by
 from kedge.agent.output_limit import limit_of
 from kedge.agent.permissions import Permissions
 from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
+from kedge.agent.structured_output import WantedAnswer
+from kedge.agent.subagents import Subagents
+from kedge.agent.subtasks import run_subtasks
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
@@ -26,7 +29,7 @@ from kedge.domain.permissions import Rulebook
 from kedge.domain.providers import ModelInfo
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.turns import Turn
-from kedge.model.port import ModelFailure, ModelRequest, Text, ToolSpec, UserTurn
+from kedge.model.port import ModelFailure, ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from kedge.agent.context import Surroundings
@@ -43,11 +46,14 @@ class Loop:
     environ: Mapping[str, str]
     checkouts: Checkouts
     folders: FolderInstructions
+    subagents: Subagents
     histories: Histories
     on_first_step: Callable[[MessageWithParts, ModelInfo], None]
     """Called beside the first request with the prompt and the model it goes to."""
     tell: Callable[[str], None]
     """Announces notices to subscribers."""
+    begun: set[str] = field(default_factory=set)
+    """The prompts whose subtasks were run."""
 
     async def run(self) -> None:
         """Answer the prompt and those that come meanwhile, until the session is released."""
@@ -62,6 +68,7 @@ class Loop:
     async def _answer(self, history: History) -> None:
         """Answer the newest prompt; a failed model ends the answer, but not the run."""
         repeats, compacting = Repeats(), self._compacting()
+        wanted = WantedAnswer.of(self.turn.message)
         done = 0
         goes_on, works = True, False
         while goes_on:
@@ -70,22 +77,35 @@ class Loop:
             info = self._model(is_first=not done)
             if await compacting.before_step(history, info, works=works):
                 goes_on = not compacting.is_over
+                wanted = wanted if done else WantedAnswer.of(self.turn.message)
                 continue
             if not done:
                 self.on_first_step(history.prompt(self.turn.message.id), info)
+            if await self._subtasks():
+                turns = await history.turns(self.turn.prompts)
             done += 1
             limit = agent.steps or self.settings.steps
             try:
                 goes_on = works = await self._step(
-                    turns, agent, info, repeats, is_last=done >= limit
+                    turns, agent, info, repeats, wanted, is_last=done >= limit
                 )
             except ModelFailure as failure:
                 goes_on = await compacting.after_failure(history, info, failure, works=works)
                 continue
             if done >= limit:
                 return
-            if goes_on and await self.turn.next_prompt() is not None:
+            # A program waits for a structured answer: it comes before those to later prompts.
+            if goes_on and wanted is None and await self.turn.next_prompt() is not None:
                 done, repeats = 0, Repeats()
+                wanted = WantedAnswer.of(self.turn.message)
+
+    async def _subtasks(self) -> bool:
+        """Run the subtasks of the prompts that were accepted, in order; return whether there were
+        any."""
+        new = [id for id in self.turn.prompts if id not in self.begun]
+        self.begun.update(new)
+        limit = limit_of(self.surroundings.config)
+        return await run_subtasks(self.turn, new, self.subagents, limit=limit)
 
     async def _step(
         self,
@@ -93,14 +113,20 @@ class Loop:
         agent: AgentInfo,
         info: ModelInfo,
         repeats: Repeats,
+        wanted: WantedAnswer | None,
         *,
         is_last: bool,
     ) -> bool:
         turn = self.turn
         rulebook = self._rulebook(agent)
         tools = await self._offered(rulebook)
+        if wanted is not None:
+            tools[wanted.tool.name] = wanted.tool
         request = await self._request(turns, agent, info, tools)
-        if is_last:
+        if wanted is not None:
+            request = wanted.requested(request, is_last=is_last)
+            tools = wanted.callable_of(tools, is_last=is_last)
+        elif is_last:
             request, tools = _without_calls(request), {}
         means = Means(
             model=self.surroundings.catalog.open(info),
@@ -112,6 +138,7 @@ class Loop:
             repeats=repeats,
             limit=limit_of(self.surroundings.config),
             folders=self.folders,
+            subagents=self.subagents,
         )
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
@@ -119,6 +146,8 @@ class Loop:
         async with StepStart(turn.step(model=model)) as beginning:
             answering = Answering(beginning, request, means)
             await answering.run()
+            if wanted is not None:
+                return wanted.settle(beginning.step, answering, is_last=is_last)
         return answering.goes_on
 
     def _compacting(self) -> Compacting:
@@ -128,6 +157,7 @@ class Loop:
             settings=self.settings,
             environ=self.environ,
             folders=self.folders,
+            subagents=self.subagents,
             around=self._around,
         )
 
@@ -159,9 +189,10 @@ class Loop:
         """The tools that are not wholly denied."""
         own, _ = await self.turn.engine.asks.rules(self.turn.session.id)
         rules = rulebook.plus(own)
-        return {
+        allowed = {
             name: tool for name, tool in self.tools.items() if not rules.is_off(tool.permission)
         }
+        return self.subagents.offered(allowed, rules, self.surroundings.agents.list())
 
     async def _request(
         self,
@@ -208,13 +239,7 @@ class Loop:
 def _without_calls(request: ModelRequest) -> ModelRequest:
     """The request of a last step: its beginning stays the same, so that it is read from the
     provider's cache, and providers need the definitions of the tools that were called."""
-    *before, last = request.turns
-    said = Text(text=LAST_STEP)
-    if isinstance(last, UserTurn):
-        turns = (*before, UserTurn(content=(*last.content, said)))
-    else:
-        turns = (*request.turns, UserTurn(content=(said,)))
-    return replace(request, turns=turns, tool_choice="none")
+    return replace(request, turns=followed_by(request.turns, LAST_STEP), tool_choice="none")
 
 
 def _specs(tools: Mapping[str, Tool], info: ModelInfo) -> tuple[ToolSpec, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kedge.agent.output_limit import limit_noted, shortened
+from kedge.agent.tools.bash import OWN_COMMAND
 from kedge.agent.tools.images import data_of, mime_of
 from kedge.domain.conversation import PlacedMessage, PromptState, Summarized
 from kedge.domain.messages import AssistantMessage, UserMessage
@@ -17,6 +18,7 @@ from kedge.domain.parts import (
     FilePart,
     Part,
     ReasoningPart,
+    SubtaskPart,
     TextPart,
     ToolCompleted,
     ToolError,
@@ -379,6 +381,8 @@ def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
                 yield Text(text=text), not part.synthetic
             case CompactionPart():
                 yield Text(text=SUMMARY_ASKED), False
+            case SubtaskPart():
+                yield Text(text=OWN_COMMAND), False
             case FilePart(mime=mime) if is_media(part):
                 media = media_of(part)
                 yield media or Text(text=f"[{part.filename or mime}: it could not be read]"), False
@@ -459,3 +463,12 @@ def media_of(part: FilePart) -> Media | None:
     if data is None or mime_of(data) is None:
         return None  # no provider accepts it, whatever its type
     return Media(mime=part.mime, data=data, filename=part.filename)
+
+
+def followed_by(turns: Sequence[ModelTurn], text: str) -> tuple[ModelTurn, ...]:
+    """The conversation with a remark to the model at its end, which is not stored."""
+    *before, last = turns
+    said = Text(text=text)
+    if isinstance(last, UserTurn):
+        return (*before, UserTurn(content=(*last.content, said)))
+    return (*turns, UserTurn(content=(said,)))

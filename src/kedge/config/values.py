@@ -165,6 +165,10 @@ class Config(Section, frozen=True, kw_only=True):
     instructions: tuple[Instruction, ...] = ()
     tool_output: ToolOutputConfig = ToolOutputConfig()
     compaction: CompactionConfig = CompactionConfig()
+    subagent_depth: int = 1
+    """How many levels of subtasks a session may have below it."""
+    subagent_timeout: int | bool | None = None
+    """Milliseconds without a sign of a subtask until it is stopped; false for none."""
     snapshot: bool = True
     share: Share = "manual"
     username: str | None = None

@@ -36,6 +36,24 @@ class PromptState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLink:
+    """What a prompt has to do with a task."""
+
+    works_for: tuple[str, str] | None = None
+    """For the prompt of a subtask: the message and the part of its parent that gave the task; by
+    default the newest part. Nothing runs such a prompt again after its process died."""
+    reports: str | None = None
+    """The session of the background task whose end the prompt tells. It is told only once."""
+
+
+NO_LINK = TaskLink()
+
+
+class AlreadyTold(Exception):
+    """The end of a background task was told already, or is not to be told any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMessage:
     """A message as a value, with its position in the session and its state."""
 

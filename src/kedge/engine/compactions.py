@@ -36,10 +36,8 @@ class SummaryStep(Step):
         opening: Prompt | None = None,
     ) -> None:
         """`opening` is the prompt if it is not stored yet."""
-        super().__init__(turn, model)
-        self.message = msgspec.structs.replace(
-            self.message, parentID=prompt.id, mode=agent, agent=agent, summary=True
-        )
+        super().__init__(turn, model, agent)
+        self.message = msgspec.structs.replace(self.message, parentID=prompt.id, summary=True)
         self.tail_start_id: str | None = None
         """The first message that is kept beside the summary."""
         self.following: Prompt | None = None

@@ -121,11 +121,30 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """Give another agent a task, whose commands are a text."""
+
+    agent: str
+    text: str
+    again: bool = False
+    """Whether the last task goes on."""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
     name: str
     raw: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """Give the structured answer that the prompt wants: this text, JSON or not, or an example that
+    fits its schema."""
+
+    raw: str | None = None
 
 
 # Commands that call no tool.
@@ -186,8 +205,8 @@ class Fail:
     """Milliseconds that the provider asks to wait."""
 
 
-Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
-Calling: TypeAlias = Offered | CallTool
+Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task
+Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
 

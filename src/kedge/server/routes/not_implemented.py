@@ -44,9 +44,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
             "experimental.projectCopy.generateName",
         ),
     ),
-    "subtasks come with a later version": (
-        ("POST", "/experimental/session/{sessionID}/background", "experimental.session.background"),
-    ),
     "terminals come with a later version": (
         ("GET", "/pty", "pty.list"),
         ("POST", "/pty", "pty.create"),

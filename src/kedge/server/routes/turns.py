@@ -12,7 +12,6 @@ from kedge.domain.messages import MessageModel, MessageWithParts, OutputFormat
 from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskModel
 from kedge.domain.values import Value, plain
 from kedge.engine.session import Session
-from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import NOTHING, TRUE, Response, json
 from kedge.server.routing import Routes, always
@@ -100,8 +99,6 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
         for at, part in enumerate(self.parts):
             if part.id is not None:
                 checked_id("prt", part.id, "parts", at, "id")
-            if isinstance(part, SubtaskInput) and not self.noReply:
-                raise NotBuilt("Not built: subtasks come with a later version")
         return [plain(part) for part in self.parts]
 
 
@@ -210,6 +207,18 @@ async def abort(request: Request[NoQuery, NoBody]) -> Response:
     with suppress(SessionNotFound):
         await request.backend.agent.abort(await request.session())
     return TRUE
+
+
+@routes.post(
+    "/experimental/session/{sessionID}/background",
+    "experimental.session.background",
+    answer=bool,
+)
+async def send_to_background(request: Request[NoQuery, NoBody]) -> Response:
+    """Let the subtasks that a session waits for go on in the background; responds with whether
+    there was one: `false` unless background subagents are on."""
+    session = await request.session()
+    return json(await request.backend.agent.subagents.send_back(session.id))
 
 
 async def _session(request: Request[NoQuery, PromptBody]) -> Session:

@@ -23,7 +23,13 @@ from kedge.store.queries.pruning import created_at, unprune
 from kedge.store.queries.sessions import LockedSession, about, save_session
 from kedge.store.queries.tails import NewTail, cut_tail
 from kedge.store.queries.todos import add_version, get_todos, todos_before
-from kedge.store.queries.totals import Totals, message_totals, sum_finishes, with_totals
+from kedge.store.queries.totals import (
+    Totals,
+    add_subtask_totals,
+    message_totals,
+    sum_finishes,
+    with_totals,
+)
 from kedge.store.rows import join_message
 from kedge.store.transaction import Row, Script, batch, row, rows
 
@@ -89,6 +95,7 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
     if earlier != todos:
         yield from add_version(info.id, earlier, now=now, message_id=None, pos=boundary.pos - 1)
         yield about(info, TodoUpdated(sessionID=info.id, todos=earlier), "todo")
+    yield from add_subtask_totals(info, totals.negative())
     return with_totals(info, totals.negative())
 
 

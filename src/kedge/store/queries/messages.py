@@ -151,7 +151,8 @@ def _is_whole(session_id: str, answer: Row) -> bool:
     message = wire.decode(join_message(session_id, answer), AssistantMessage)
     if message.summary and message.error is None:
         return False  # the answer goes on after it
-    return message.finish != "tool-calls" or message.error is not None
+    ends_with_call = message.finish == "tool-calls" and message.structured is None
+    return not ends_with_call or message.error is not None
 
 
 def _is_asked_again(session_id: str, failed: Row, answer: Row) -> Script[bool]:

@@ -12,6 +12,7 @@ from kedge.domain.events import PartDelta, PartUpdated, SessionStatusChanged
 from kedge.domain.parts import ToolPart
 from kedge.engine import upkeep
 from kedge.engine.event_log import Event
+from kedge.engine.session import Session
 from tests.agent.world import World
 from tests.engine.engine_factory import NEVER, PAUSES
 from tests.engine.engine_processes import Child
@@ -65,14 +66,22 @@ async def main(root: str, database: str, session_id: str, verb: str, text: str) 
         session = await engine.sessions.get(session_id)
         async with engine.events.subscribe(session=session_id) as events:
             listening = asyncio.create_task(_tell(events))
-            begun = asyncio.create_task(
-                agent.prompt(session, text) if verb == "prompt" else agent.shell(session, text)
-            )
+            begun = asyncio.create_task(_do(agent, session, verb, text))
             await asyncio.to_thread(sys.stdin.readline)
             await begun
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
     say("gone")
+
+
+async def _do(agent: Agent, session: Session, verb: str, text: str) -> None:
+    match verb:
+        case "prompt":
+            await agent.prompt(session, text)
+        case "shell":
+            await agent.shell(session, text)
+        case "summarize":
+            await agent.summarize(session)
 
 
 async def _tell(events: kedge.engine.event_log.Subscription) -> None:

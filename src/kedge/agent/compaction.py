@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kedge.agent.compaction_plan import Plan, newest_prompt, plan_of, waits
 from kedge.agent.context_size import (
     ContextSize,
     context_size,
@@ -13,7 +14,6 @@ from kedge.agent.context_size import (
     outputs_to_prune,
     prunes,
     tail_budget,
-    tail_start,
     tokens_of_message,
     tokens_of_text,
     total_of,
@@ -32,14 +32,12 @@ from kedge.agent.summary_request import attached, summary_request
 from kedge.domain.agents import COMPACTION, AgentInfo
 from kedge.domain.conversation import PlacedMessage, Summarized
 from kedge.domain.errors import AgentNotFound
-from kedge.domain.messages import AssistantMessage, MessageModel, MessageWithParts, UserMessage
+from kedge.domain.messages import MessageModel, MessageWithParts, UserMessage
 from kedge.domain.parts import (
     CompactionPart,
     FilePart,
     SubtaskPart,
     TextPart,
-    ToolCompleted,
-    ToolPart,
 )
 from kedge.domain.providers import ModelInfo
 from kedge.domain.values import plain
@@ -59,8 +57,6 @@ _MEDIA_REMOVED = (
     "The conversation was too large for the model, so attached pictures and files were removed"
     " from it. If they are needed, say so and ask for smaller ones."
 )
-_WITHOUT_MEDIA = 2**40
-"""More tokens than there are: the message is not kept."""
 _NOTHING = "There is nothing to compact yet: no earlier message can be summarized."
 _NO_TEXT = "The model wrote no summary; nothing was compacted."
 _CALLED = "The model called a tool instead of writing a summary; nothing was compacted."
@@ -72,18 +68,6 @@ _NO_HELP = (
     "Compaction did not help: the conversation still needs about {} tokens, and {} are usable. Use"
     " a model with a larger context, go back to an earlier prompt, or begin a new session."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What becomes of the messages of a conversation."""
-
-    head: Sequence[PlacedMessage]
-    """To be summarized."""
-    tail: Sequence[PlacedMessage]
-    """To be kept beside the summary."""
-    replayed: Sequence[PlacedMessage] = ()
-    """Prompts to be asked again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,7 +170,7 @@ class Compacting:
         summary, messages = await history.visible()
         left = history.unanswered(self.turn.prompts)
         if left is None and works:
-            left = _newest_prompt(messages)
+            left = newest_prompt(messages)
         # It has failed then; the summary has the error.
         with suppress(ModelFailure):
             await self._compact(summary, messages, info, prompt, part, works=works)
@@ -220,7 +204,13 @@ class Compacting:
         works: bool,
         opening: Prompt | None = None,
     ) -> None:
-        plan = self._plan(messages, info, part)
+        config = self.surroundings.config.compaction
+        plan = plan_of(
+            messages,
+            budget=tail_budget(self._size(info), config),
+            most_turns=config.tail_turns,
+            overflow=bool(part.overflow),
+        )
         who = self._agent()
         by = self._model(who, prompt)
         model = MessageModel(
@@ -238,26 +228,6 @@ class Compacting:
             step.following = following
         self._compacted = True
 
-    def _plan(
-        self, messages: Sequence[PlacedMessage], info: ModelInfo, part: CompactionPart
-    ) -> _Plan:
-        config = self.surroundings.config.compaction
-        replayed = _overflowing(messages) if part.overflow else []
-        if replayed:
-            first = replayed[0].pos
-            messages = [each for each in messages if each.pos < first or _waits(each)]
-        sizes = [
-            _WITHOUT_MEDIA if part.overflow and _has_media(each) else tokens_of_message(each)
-            for each in messages
-        ]
-        start = len(messages)
-        if not replayed:
-            budget = tail_budget(self._size(info), config)
-            start = tail_start(messages, sizes, budget, config.tail_turns) or len(messages)
-        # What no model has read yet is not left to a summary.
-        start = min([start, *(n for n, each in enumerate(messages) if _waits(each))])
-        return _Plan(head=messages[:start], tail=messages[start:], replayed=replayed)
-
     def _agent(self) -> AgentInfo:
         agents = self.surroundings.agents
         try:
@@ -274,7 +244,7 @@ class Compacting:
 
     def _request(
         self,
-        plan: _Plan,
+        plan: Plan,
         summary: Summarized | None,
         who: AgentInfo,
         info: ModelInfo,
@@ -323,7 +293,7 @@ class Compacting:
 
     def _following(
         self,
-        plan: _Plan,
+        plan: Plan,
         messages: Sequence[PlacedMessage],
         prompt: UserMessage,
         part: CompactionPart,
@@ -342,7 +312,7 @@ class Compacting:
             last = plan.replayed[-1].message.info
             assert isinstance(last, UserMessage)
             return self._prompt(parts, last)
-        if any(each.message.info.id in self.turn.prompts for each in plan.tail if _waits(each)):
+        if any(each.message.info.id in self.turn.prompts for each in plan.tail if waits(each)):
             return None  # there is a prompt to answer
         if not (works or part.auto):
             return None
@@ -355,7 +325,7 @@ class Compacting:
             "metadata": {"compaction_continue": True},
             "time": {"start": now, "end": now},
         }
-        return self._prompt([told], _newest_prompt(messages) or prompt)
+        return self._prompt([told], newest_prompt(messages) or prompt)
 
     def _prompt(self, parts: Sequence[dict[str, Any]], like: UserMessage) -> Prompt:
         return Prompt(
@@ -371,7 +341,7 @@ class Compacting:
         )
 
     async def _check(
-        self, info: ModelInfo, text: str, plan: _Plan, following: Prompt | None
+        self, info: ModelInfo, text: str, plan: Plan, following: Prompt | None
     ) -> None:
         """Raise if the conversation is too large with its summary too."""
         size = self._size(info)
@@ -394,50 +364,6 @@ class Compacting:
 
 def _in_vain(tokens: float, size: ContextSize) -> ModelFailure:
     return ModelFailure(context_overflow(_NO_HELP.format(round(tokens), size.usable)))
-
-
-def _overflowing(messages: Sequence[PlacedMessage]) -> list[PlacedMessage]:
-    """The prompts that did not fit: those that no step has worked on, if something is left to
-    summarize without them."""
-    start = 0
-    for n, each in enumerate(messages):
-        info = each.message.info
-        if isinstance(info, AssistantMessage) and info.finish is not None and info.error is None:
-            start = n + 1
-    prompts = [
-        each
-        for each in messages[start:]
-        if isinstance(each.message.info, UserMessage) and not _waits(each)
-    ]
-    return prompts if any(_is_typed(each) for each in messages[:start]) else []
-
-
-def _waits(placed: PlacedMessage) -> bool:
-    """Whether no run has begun to answer a prompt."""
-    return placed.state > 0 and isinstance(placed.message.info, UserMessage)
-
-
-def _is_typed(placed: PlacedMessage) -> bool:
-    return isinstance(placed.message.info, UserMessage) and any(
-        not (isinstance(part, TextPart) and part.synthetic) for part in placed.message.parts
-    )
-
-
-def _has_media(placed: PlacedMessage) -> bool:
-    return any(
-        (isinstance(part, FilePart) and is_media(part))
-        or (
-            isinstance(part, ToolPart)
-            and isinstance(part.state, ToolCompleted)
-            and bool(part.state.attachments)
-        )
-        for part in placed.message.parts
-    )
-
-
-def _newest_prompt(messages: Sequence[PlacedMessage]) -> UserMessage | None:
-    found = [each.message.info for each in messages if not _waits(each)]
-    return next((info for info in reversed(found) if isinstance(info, UserMessage)), None)
 
 
 def _copied(part: Any) -> dict[str, Any]:  # noqa: ANN401 - any part

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -257,7 +258,7 @@ async def test_from_a_share_of_the_context_on(world: World) -> None:
 
 async def test_too_long_for_the_provider(world: World) -> None:
     """The prompt is left out of the summary and asked again."""
-    picture = {"type": "file", "mime": "image/png", "filename": "p.png", "url": _url(PNG)}
+    picture = {"type": "file", "mime": "image/png", "filename": "p.png", "url": url_of(PNG)}
     async with ModelServer([FINE, TOO_LONG, SUMMARY, FINE]) as server:
         limited(world, server)
         async with world.at_work() as scene:
@@ -481,7 +482,6 @@ async def test_aborted_before_it_begins(world: World) -> None:
             await check_closed(scene)
 
 
-def _url(data: bytes) -> str:
-    from base64 import b64encode
-
+def url_of(data: bytes) -> str:
+    """A picture as a prompt carries it."""
     return f"data:image/png;base64,{b64encode(data).decode()}"

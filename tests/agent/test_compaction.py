@@ -3,6 +3,7 @@
 import asyncio
 import json
 from base64 import b64encode
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -480,6 +481,59 @@ async def test_aborted_before_it_begins(world: World) -> None:
             assert error is not None
             assert error.name == "MessageAbortedError"
             await check_closed(scene)
+
+
+@pytest.mark.parametrize("turns", [25, pytest.param(200, marks=pytest.mark.torture)])
+async def test_a_long_session_over_a_small_context(world: World, turns: int) -> None:
+    """Every prompt is answered and stored once; at most one turn of five is compacted before."""
+    small(world, 9000)
+    async with world.at_work() as scene:
+        for number in range(turns):
+            assert text_of(await scene.prompt(f"say {number}. {'x' * 1000}")).startswith(
+                f"{number}."
+            )
+        texts = [text_of(each) for each in await scene.messages()]
+        for number in range(turns):
+            assert len([each for each in texts if each.startswith(f"say {number}. ")]) == 1
+        assert 0 < len(await compactions(scene)) <= turns / 5
+        assert len(scene.heard.of(SessionCompacted)) == len(await compactions(scene))
+        newest = (await summaries(scene))[-1]
+        assert "- first: say 0." in text_of(await scene.session.message(newest.id))
+        await check_closed(scene)
+
+
+async def test_the_offline_model_overflows(world: World) -> None:
+    """On demand, and when a request is longer than its context."""
+    small(world, 9000)
+    async with world.at_work() as scene:
+        await scene.prompt("say first")
+        failed = await scene.prompt("fail context")
+        assert info_of(failed).error is not None
+        assert text_of(await scene.prompt("say on")) == "on"
+        failed = await scene.prompt(f"say {'x' * 50_000}")
+        error = info_of(failed).error
+        assert error is not None
+        assert "did not help" in str(error.data["message"])
+        assert "too long for the offline model" in "".join(scene.errors())
+        # What made it too long is shortened in the summary.
+        last = await scene.prompt("say once more")
+        assert text_of(last) == "once more"
+        await check_closed(scene)
+
+
+async def test_requests_begin_alike_between_compactions(world: World) -> None:
+    """So that providers find them in their cache; byte by byte."""
+    full = answer(LOOK, usage=FULL)
+    script: list[Reply] = [FINE, answer(LOOK), FINE, FINE, full, SUMMARY, answer(LOOK), FINE, FINE]
+    async with ModelServer(script) as server:
+        limited(world, server)
+        async with world.at_work() as scene:
+            for number in range(5):
+                await scene.prompt(f"{number}")
+        assert asks(server) == ["answer"] * 5 + ["summary"] + ["answer"] * 3
+        for requests in (server.requests[:5], server.requests[6:]):
+            sent = [json.dumps(each.messages)[:-1] for each in requests]
+            assert all(later.startswith(before) for before, later in pairwise(sent))
 
 
 def url_of(data: bytes) -> str:

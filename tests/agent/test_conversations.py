@@ -177,6 +177,8 @@ class Machine:
                 await agent.prompt(session, f"note {which}", no_reply=True)
             case "shell":
                 await agent.shell(session, "true")
+            case "summarize":
+                await agent.summarize(session, auto=which % 2 == 0)
 
     async def _change(
         self, session: Session, what: str, which: int, message: MessageWithParts
@@ -207,7 +209,7 @@ class Machine:
                 assert await history.turns([]) == fresh
 
 
-ASKED = ("prompt", "work", "fail", "note", "shell")
+ASKED = ("prompt", "work", "fail", "note", "shell", "summarize")
 CHANGED = ("revert", "unrevert", "fork", "remove", "interrupt", "edit", "remove part", "compact")
 
 

@@ -51,18 +51,15 @@ def plan_of(
 
 
 def _overflowing(messages: Sequence[PlacedMessage]) -> list[PlacedMessage]:
-    """The prompts that did not fit: those that no step has worked on, if something is left to
-    summarize without them."""
-    start = 0
-    for n, each in enumerate(messages):
-        info = each.message.info
-        if isinstance(info, AssistantMessage) and info.finish is not None and info.error is None:
-            start = n + 1
-    prompts = [
-        each
-        for each in messages[start:]
-        if isinstance(each.message.info, UserMessage) and not waits(each)
+    """The prompts that did not fit: those that only the failed step has worked on, if something is
+    left to summarize without them."""
+    answers = [
+        n for n, each in enumerate(messages) if isinstance(each.message.info, AssistantMessage)
     ]
+    if not answers:
+        return []
+    start = answers[-2] + 1 if len(answers) > 1 else 0
+    prompts = [each for each in messages[start : answers[-1]] if not waits(each)]
     return prompts if any(_is_typed(each) for each in messages[:start]) else []
 
 

@@ -18,8 +18,9 @@ from kedge.domain.parts import (
     ToolPart,
 )
 
-_OUTPUT_CUTS = (2_000, 500, 100)
-"""To how many characters outputs of tools are cut: the first that lets the request fit."""
+_CUTS = ((2_000, None), (500, None), (100, 2_000), (100, 500))
+"""To how many characters outputs of tools are cut, and all other texts: the first that let the
+request fit."""
 
 _HOW = """\
 Write the summary of this conversation. Whoever continues the work sees your summary instead of \
@@ -56,8 +57,8 @@ def summary_request(
 ) -> str:
     """The text that asks for a summary of these messages; `prior` is the summary before."""
     text = ""
-    for cut in _OUTPUT_CUTS:
-        lines = [line for each in messages for line in _lines(each, cut)]
+    for cut, cut_text in _CUTS:
+        lines = [_cut(line, cut_text) for each in messages for line in _lines(each, cut)]
         told = [f"<conversation>\n{_inside(lines)}\n</conversation>"]
         if prior is not None:
             told.append(f"<prior-summary>\n{prior}\n</prior-summary>")
@@ -109,5 +110,5 @@ def attached(file: FilePart) -> str:
     return f"[Attached {file.mime}: {file.filename or 'file'}]"
 
 
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}[truncated]"
+def _cut(text: str, length: int | None) -> str:
+    return text if length is None or len(text) <= length else f"{text[:length]}[truncated]"

@@ -1,8 +1,8 @@
 """The whole event log replayed, and the whole state of a store, to compare them in tests."""
 
+from kedge.store import replay
 from kedge.store.port import Store
 from kedge.store.queries.event_log import events_after
-from kedge.store import replay
 from kedge.store.transaction import Script
 from kedge.testing.state import State, read_state, state_of
 

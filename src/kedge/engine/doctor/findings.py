@@ -62,6 +62,9 @@ KINDS: dict[str, FindingKind] = {
         "repair it, and let clients read again",
         "announces the state of the tables by new events",
     ),
+    "rows-lost": FindingKind(
+        _E, "messages or parts of the session are gone, but their events are there", _RESTORE
+    ),
     "project-differs": FindingKind(
         _E,
         "clients that followed the events show another project than clients that read",

@@ -1,7 +1,6 @@
 """The sessions, one after the other: their rows, their log, and the contents they refer to; and
 what runs have left open."""
 
-import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +11,7 @@ from kedge.store.port import Store
 from kedge.store.queries.checkup import (
     Examined,
     examine_session,
+    is_id,
     left_open,
     passing_rules,
     session_ids,
@@ -19,7 +19,6 @@ from kedge.store.queries.checkup import (
 )
 
 _PAGE = 500
-_ID = re.compile(r"[0-9a-f]{40}")
 _NAMED = 3
 
 _LEFT = {
@@ -88,6 +87,8 @@ class Sessions:
             return True
         for difference in found.differences[:_NAMED]:
             add("replay-differs", f"{id}: {difference} is not as the events say", id)
+        for lost in found.lost[:_NAMED]:
+            add("rows-lost", f"{id}: {lost}", id)
         if not found.is_listed:
             add("lists-differ", f"{id} does not stand in its lists as it should", id)
         for part in found.running if found.owner is None else ():
@@ -118,7 +119,9 @@ class Sessions:
     def _troubles(self, found: Examined) -> dict[str, list[str]]:
         troubles: dict[str, list[str]] = {}
         for each in sorted(found.files | found.shown):
-            if _ID.fullmatch(each) and (how := self.stores.holding(each)) != "kept":
+            how = self.stores.holding(each) if is_id(each) else "kept"
+            # What broken trees lead to was not reached, and so is not known to be held.
+            if how == "lost" or (how == "unkept" and not self.stores.lacks_objects):
                 troubles.setdefault(how, []).append(each)
         return troubles
 

@@ -13,6 +13,7 @@ from kedge.snapshot.objects.checkup import (
     StoreTrouble,
     bytes_to_check,
     distrust,
+    is_used,
     lacking,
     troubles_of_files,
 )
@@ -53,6 +54,8 @@ class Stores:
         self._stack = ExitStack()
         self._opened: dict[str, tuple[StoreView, ObjectMarks]] = {}
         self._told: set[str] = set()
+        self.lacks_objects = False
+        """Whether some refs lack objects, so that what these lead to was not reached."""
         self.held: set[str] = set()
         """The refs of sessions for which something is kept."""
         self.released: set[str] = set()
@@ -67,6 +70,8 @@ class Stores:
 
     def _examine(self, root: Path) -> None:
         view = StoreView(root)
+        if not is_used(view.layout):
+            return  # another process may be making it
         troubles = self._files(view)
         if any(each.kind == "layout" and each.path.name not in _FILES for each in troubles):
             self._report.unchecked.append(f"the snapshots in {root}: its folders are missing")
@@ -105,6 +110,7 @@ class Stores:
                 self._progress(f"snapshots of {project[:12]}", done, total)
 
         for each in lacking(view, marks, tell):
+            self.lacks_objects = True
             name = f"{project} {each.ref}"
             if name not in self._told:
                 self._told.add(name)

@@ -15,6 +15,7 @@ from kedge.domain.errors import ObjectMissing, SnapshotError, SnapshotStoreDamag
 from kedge.snapshot.objects.formats import ID_LENGTH
 from kedge.snapshot.objects.journal import Journal
 from kedge.snapshot.objects.keeps import needs
+from kedge.snapshot.objects.layout import Layout
 from kedge.snapshot.objects.marks import ObjectMarks
 from kedge.snapshot.objects.packs import read_ids
 from kedge.snapshot.objects.view import StoreView
@@ -76,6 +77,12 @@ def troubles_of_files(view: StoreView, tell: Tell) -> Iterator[StoreTrouble]:
             yield StoreTrouble("pack-without-index", pack, "has no index beside it")
     if layout.alternates.exists():
         yield StoreTrouble("borrowed", layout.alternates, "names folders of users")
+
+
+def is_used(layout: Layout) -> bool:
+    """Whether anything was ever stored: its folders were complete before that."""
+    folders = (layout.packs, layout.journals, *layout.ref_folders)
+    return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
 
 def _refs(view: StoreView) -> Iterator[StoreTrouble]:

@@ -51,9 +51,10 @@ class ObjectMarks:
     def refresh(self) -> None:
         """Look for new packs and journals; marks stay."""
         self._view.refresh()
-        names = {path.name for path in self._view.layout.packs.glob("pack-*.idx")}
-        for name in names - self._packs.keys():
-            self._packs[name] = _Pack(self._view.layout.packs / name)
+        for index in self._view.layout.packs.glob("pack-*.idx"):
+            # An index without its pack says what there was.
+            if index.name not in self._packs and index.with_suffix(".pack").exists():
+                self._packs[index.name] = _Pack(index)
 
     def __len__(self) -> int:
         journals = sum(len(journal.index) for journal in self._view.journals())

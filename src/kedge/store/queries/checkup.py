@@ -1,5 +1,6 @@
 """What the doctor reads: rows that fit together with nothing, and everything about one session."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from kedge.store.session_state import Json, SessionState, session_state
 from kedge.store.transaction import Row, Script, row, rows
 
 _PAGE = 500
+_ID = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Examined:
 
     differences: list[str] = field(default_factory=list)
     """Between the tables and the log, in words."""
+    lost: list[str] = field(default_factory=list)
+    """What the log has and the tables have not, in words."""
     damaged: str = ""
     """Why its rows cannot be read."""
     is_listed: bool = True
@@ -47,6 +51,11 @@ class Examined:
     """Ids of objects that a revert needs."""
     shown: set[str] = field(default_factory=set)
     """Ids of trees that its parts name."""
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of an object: programs may store any."""
+    return _ID.fullmatch(text) is not None
 
 
 def orphans() -> Script[list[Row]]:
@@ -113,7 +122,7 @@ def session_ids(after: str, limit: int) -> Script[list[tuple[str, int]]]:
 
 def examine_session(id: str, machine: str) -> Script[Examined | None]:
     """Everything about a session, read at one moment; None if it is gone."""
-    found = yield from row("session_lock", id=id)
+    found = yield from row("checkup_session", id=id)
     if found is None:
         return None
     result = Examined()
@@ -129,11 +138,12 @@ def examine_session(id: str, machine: str) -> Script[Examined | None]:
 
 
 def _examine(id: str, found: Row, result: Examined, machine: str) -> Script[None]:
-    project, _, _, deleted, _, _, data = found
+    project, deleted, data = found
     info = wire.decode(data, SessionInfo)
     state = yield from session_state(msgspec.json.decode(data), deleted is not None)
     replayed = yield from replay_session(id)
     result.differences = list(_differences(state, replayed))
+    result.lost = list(_lost(state, replayed))
     result.is_listed = yield from _is_listed(info, project, deleted)
     _look_at_parts(state, result)
     if info.revert is not None and info.revert.snapshot:
@@ -145,21 +155,35 @@ def _differences(state: SessionState, replayed: SessionState | None) -> Iterator
     if replayed is None:
         yield "no event announces the session"
         return
-    for name in ("info", "hidden", "strays", "todos", "status", "asks"):
+    for name in ("info", "hidden", "todos", "status", "asks"):
         if getattr(state, name) != getattr(replayed, name):
             yield _NAMES[name]
-    ours, theirs = (_by_id(each) for each in (state, replayed))
-    for id in ours.keys() | theirs.keys():
-        if ours.get(id) != theirs.get(id):
-            yield f"the message {id}" if id.startswith("msg") else f"the part {id}"
-    if [m["id"] for m, _ in state.messages] != [m["id"] for m, _ in replayed.messages]:
+    theirs = _by_id(replayed)
+    for id, ours in _by_id(state).items():
+        if theirs.get(id) != ours:
+            yield _named(id)
+    known = [message["id"] for message, _ in replayed.messages]
+    order = [message["id"] for message, _ in state.messages]
+    if [id for id in known if id in order] != [id for id in order if id in known]:
         yield "the order of its messages"
+
+
+def _lost(state: SessionState, replayed: SessionState | None) -> Iterator[str]:
+    ours = _by_id(state)
+    for id in _by_id(replayed) if replayed is not None else ():
+        if id not in ours:
+            yield f"{_named(id)} is gone"
+    for id in state.strays:
+        yield f"the message of {_named(id)} is gone"
+
+
+def _named(id: str) -> str:
+    return f"the message {id}" if id.startswith("msg") else f"the part {id}"
 
 
 _NAMES = {
     "info": "the session itself",
     "hidden": "whether it is deleted",
-    "strays": "parts without a message",
     "todos": "its todo list",
     "status": "its status",
     "asks": "what it asks",
@@ -187,10 +211,10 @@ def _look_at_parts(state: SessionState, result: Examined) -> None:
             status = part.get("state", {}).get("status") if part["type"] == "tool" else None
             if status in ("pending", "running") and has_ended:
                 result.running.append(part["id"])
-            result.shown |= _named(part)
+            result.shown |= _trees_of(part)
 
 
-def _named(part: Json) -> set[str]:
+def _trees_of(part: Json) -> set[str]:
     """The trees that a part names."""
     if part["type"] in ("step-start", "step-finish", "snapshot"):
         found = part.get("snapshot")

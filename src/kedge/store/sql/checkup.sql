@@ -3,6 +3,9 @@
 -- name: checkup_sessions
 SELECT id, next_pos FROM session WHERE id > :after ORDER BY id LIMIT :limit
 
+-- name: checkup_session
+SELECT project_id, time_deleted, data FROM session WHERE id = :id
+
 -- name: checkup_size
 SELECT count(*), COALESCE(sum(next_pos), 0) FROM session
 
@@ -140,3 +143,71 @@ WHERE t.session_id = :session_id AND p.type IN ('step-start', 'step-finish', 'pa
 
 -- name: checkup_tails
 SELECT data FROM tail WHERE session_id = :session_id
+
+-- Rows that a repair is about to change or remove, as they are.
+
+-- name: checkup_save_message
+SELECT * FROM message WHERE session_id = :session_id
+
+-- name: checkup_save_part
+SELECT * FROM part WHERE session_id = :session_id
+
+-- name: checkup_save_todo
+SELECT * FROM todo WHERE session_id = :session_id
+
+-- name: checkup_save_lease
+SELECT * FROM lease WHERE session_id = :session_id
+
+-- name: checkup_save_request
+SELECT * FROM request WHERE session_id = :session_id
+
+-- name: checkup_save_change
+SELECT * FROM change WHERE session_id = :session_id
+
+-- name: checkup_save_call
+SELECT * FROM call WHERE session_id = :session_id
+
+-- name: checkup_save_seen
+SELECT * FROM seen WHERE session_id = :session_id
+
+-- name: checkup_save_head
+SELECT * FROM step_head WHERE session_id = :session_id
+
+-- name: checkup_save_plan
+SELECT * FROM plan WHERE session_id = :session_id
+
+-- name: checkup_save_step
+SELECT * FROM plan_step WHERE plan_id = :session_id
+
+-- name: checkup_save_tail
+SELECT * FROM tail WHERE session_id = :session_id
+
+-- name: checkup_save_ask
+SELECT * FROM ask WHERE session_id = :session_id
+
+-- name: checkup_save_process
+SELECT * FROM process WHERE session_id = :session_id
+
+-- name: checkup_save_piece
+SELECT * FROM piece WHERE session_id = :session_id
+
+-- name: checkup_save_place
+SELECT * FROM session_place WHERE session_id = :session_id
+
+-- name: checkup_save_event
+SELECT * FROM event WHERE session_id = :session_id
+
+-- name: checkup_save_session
+SELECT * FROM session WHERE id = :session_id
+
+-- name: checkup_save_rules
+SELECT * FROM permission_rule WHERE owner = :session_id
+
+-- name: checkup_save_meta
+SELECT * FROM meta WHERE key = :session_id
+
+-- A call that belongs to no message: that of a revert which is over.
+
+-- name: checkup_end_call
+UPDATE call SET ended = :ended WHERE session_id = :session_id AND ended IS NULL AND message_id = ''
+    AND NOT EXISTS (SELECT 1 FROM plan p WHERE p.session_id = call.session_id AND p.time_finished IS NULL)

@@ -32,6 +32,14 @@ class LeftOpen:
     expired: bool
 
 
+@dataclass(frozen=True, slots=True)
+class KnownSession:
+    """What people recognize a session by."""
+
+    title: str
+    is_deleted: bool
+
+
 @dataclass(slots=True)
 class Examined:
     """What was found in one session."""
@@ -118,6 +126,14 @@ def session_ids(after: str, limit: int) -> Script[list[tuple[str, int]]]:
     """Sessions by id, deleted ones too, each with how many messages it had."""
     found = yield from rows("checkup_sessions", after=after, limit=limit)
     return [(each[0], int(each[1])) for each in found]
+
+
+def known_session(id: str) -> Script[KnownSession | None]:
+    """A session, deleted or not."""
+    found = yield from row("checkup_session", id=id)
+    if found is None:
+        return None
+    return KnownSession(wire.decode(found[2], SessionInfo).title, found[1] is not None)
 
 
 def examine_session(id: str, machine: str) -> Script[Examined | None]:

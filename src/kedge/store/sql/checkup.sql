@@ -211,3 +211,20 @@ SELECT * FROM meta WHERE key = :session_id
 -- name: checkup_end_call
 UPDATE call SET ended = :ended WHERE session_id = :session_id AND ended IS NULL AND message_id = ''
     AND NOT EXISTS (SELECT 1 FROM plan p WHERE p.session_id = call.session_id AND p.time_finished IS NULL)
+
+-- What a restored database must not go on with.
+
+-- name: checkup_live_leases
+SELECT session_id FROM lease WHERE owner IS NOT NULL AND time_expires > :now LIMIT 1
+
+-- name: checkup_forget_processes
+DELETE FROM process
+
+-- name: checkup_forget_samples
+DELETE FROM sample
+
+-- name: checkup_forget_machine
+UPDATE call SET machine = 'restored'
+
+-- name: checkup_forget_rules
+DELETE FROM permission_rule WHERE owner <> ''

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.agent.agents import Agents, tool_switches
+from kedge.agent.agents import FIRM, Agents, tool_switches
 from kedge.config.values import AgentConfig, Config
 from kedge.domain import wire
 from kedge.domain.agents import AgentInfo
@@ -122,23 +122,117 @@ def test_who_answers_when_nobody_is_named(tmp_path: Path) -> None:
     """Build, or whoever the configuration says, who is listed first too."""
     agents = Agents(Config(), tmp_path)
     assert agents.get().name == "build"
-    assert [each.name for each in agents.list()] == ["build", "plan"]
+    names = ["build", "compaction", "explore", "general", "plan", "summary", "title"]
+    assert [each.name for each in agents.list()] == names
     agents = Agents(Config(default_agent="plan"), tmp_path)
     assert agents.get().name == "plan"
-    assert [each.name for each in agents.list()] == ["plan", "build"]
+    assert [each.name for each in agents.list()][:2] == ["plan", "build"]
     assert agents.get("build").name == "build"
+
+
+def test_the_default_agent_answers_people(tmp_path: Path) -> None:
+    """One for tasks, or a hidden one, is refused; without a choice such agents are passed over."""
+    for name, why in (("explore", "for tasks"), ("title", "is hidden"), ("x", "for tasks")):
+        config = Config(default_agent=name, agent={"x": AgentConfig(mode="subagent")})
+        with pytest.raises(ConfigInvalid, match=why):
+            Agents(config, tmp_path).get()
+        assert Agents(config, tmp_path).list()[0].name == name
+    off = {name: AgentConfig(disable=True) for name in ("build", "plan")}
+    agents = Agents(Config(agent={**off, "mine": AgentConfig(prompt="x")}), tmp_path)
+    assert agents.get().name == agents.list()[0].name == "mine"
+    with pytest.raises(AgentNotFound):
+        Agents(Config(agent=off), tmp_path).get()
+
+
+def test_agents_for_tasks(tmp_path: Path) -> None:
+    """They ask people nothing. `general` works, and `explore` changes nothing."""
+    for config in (Config(), Config(permission=(rule("*", "*", "allow"),))):
+        agents = Agents(config, tmp_path)
+        for name in ("general", "explore"):
+            assert agents.get(name).mode == "subagent"
+        assert action(agents, "general", "edit", "a.txt") == "allow"
+        assert agents.rulebook("explore").is_off("edit")
+        assert agents.rulebook("explore").is_off("task")
+        assert action(agents, "explore", "bash", "ls") == "ask"
+        assert action(agents, "explore", "grep", "x") == "allow"
+    agents = Agents(Config(), tmp_path)
+    assert agents.rulebook("general").is_off("question")
+    assert agents.rulebook("general").is_off("todowrite")
+    assert agents.rulebook("explore").is_off("skill")
+    expected = {".env": "ask", "a.py": "allow", ".env.example": "allow"}
+    assert {name: action(agents, "explore", "read", name) for name in expected} == expected
+    assert action(agents, "explore", "external_directory", "/etc/*") == "ask"
+
+
+def test_what_kedge_does_by_itself_has_no_tools(tmp_path: Path) -> None:
+    """The agents for that are in no menu."""
+    agents = Agents(Config(permission=(rule("*", "*", "allow"),)), tmp_path)
+    for name in ("compaction", "title", "summary"):
+        assert agents.get(name).hidden
+        assert agents.rulebook(name).is_off("read")
+    assert agents.get("title").temperature == 0.5
+    assert not any(agents.get(name).hidden for name in ("build", "plan", "general", "explore"))
+
+
+def test_plan_does_not_write_through_another_agent(tmp_path: Path) -> None:
+    """`explore` asks for each command as `plan` does; agents that write are asked for."""
+    for config in (Config(), Config(permission=(rule("*", "*", "allow"),))):
+        agents = Agents(config, tmp_path)
+        assert action(agents, "plan", "task", "general") in ("deny", "ask")
+        assert action(agents, "plan", "task", "mine") == "ask"
+        assert action(agents, "build", "task", "general") == "allow"
+    assert action(Agents(Config(), tmp_path), "plan", "task", "explore") == "allow"
+    assert set(FIRM["plan"]) == {"bash", "task"}
+
+
+@pytest.mark.parametrize("name", ["plan", "explore"])
+def test_what_is_denied_to_all_is_not_asked(tmp_path: Path, name: str) -> None:
+    """An agent that asks before each command does not loosen what the user denies."""
+    config = Config(permission=(rule("bash", "*", "deny"), rule("bash", "git *", "allow")))
+    agents = Agents(config, tmp_path)
+    assert action(agents, name, "bash", "rm x") == "deny"
+    assert action(agents, name, "bash", "git log") == "ask"
+    assert (
+        Agents(Config(permission=(rule("*", "*", "deny"),)), tmp_path).rulebook(name).is_off("bash")
+    )
+
+
+def test_an_agent_of_the_configuration(tmp_path: Path) -> None:
+    """An unknown name makes one, with the rules for all; a built-in one may get another mode."""
+    config = Config(
+        permission=(rule("bash", "*", "ask"),),
+        agent={
+            "mine": AgentConfig(
+                prompt="Be mine.",
+                color="#aabbcc",
+                hidden=True,
+                permission=(rule("edit", "*", "deny"),),
+            ),
+            "general": AgentConfig(mode="all"),
+            "ghost": AgentConfig(restrictions=((rule("edit", "*", "deny"),),)),
+        },
+    )
+    agents = Agents(config, tmp_path)
+    mine = agents.get("mine")
+    assert (mine.mode, mine.native, mine.hidden, mine.color) == ("all", False, True, "#aabbcc")
+    assert (mine.prompt, mine.description) == ("Be mine.", None)
+    assert action(agents, "mine", "bash", "ls") == "ask"
+    assert agents.rulebook("mine").is_off("edit")
+    assert (agents.get("general").mode, agents.get("general").native) == ("all", True)
+    with pytest.raises(AgentNotFound):
+        agents.get("ghost")
 
 
 def test_an_agent_that_is_not_there_is_named(tmp_path: Path) -> None:
     """With those that are; one that was switched off is not there."""
     off = Agents(Config(agent={"build": AgentConfig(disable=True)}), tmp_path)
     assert off.get().name == "plan"
-    with pytest.raises(AgentNotFound, match="Agent not found: build: there are plan"):
+    with pytest.raises(AgentNotFound, match="Agent not found: build: there are explore, general"):
         off.get("build")
-    with pytest.raises(AgentNotFound, match="there are build, plan"):
+    with pytest.raises(AgentNotFound, match="there are build, explore, general, plan"):
         Agents(Config(default_agent="nobody"), tmp_path).get()
     with pytest.raises(AgentNotFound):
-        Agents(Config(), tmp_path).rulebook("general")
+        Agents(Config(), tmp_path).rulebook("chef")
 
 
 @pytest.mark.parametrize("model", ["gpt", "/x", "x/", ""])

@@ -119,6 +119,10 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"mode": {"plan": {"prompt": "{file:.env.local}"}}}, "mode.plan.prompt"),
     ({"agent": {"plan": {"disable": True}}}, "agent.plan.disable"),
     ({"agent": {"plan": {"mode": "primary"}}}, "agent.plan.mode"),
+    ({"agent": {"plan": {"hidden": True}}}, "agent.plan.hidden"),
+    ({"agent": {"mine": {"prompt": "x"}}}, "agent.mine.prompt"),
+    ({"agent": {"mine": {"permission": {"edit": "deny"}}}}, "agent.mine.permission.edit"),
+    ({"agent": {"mine": {}}}, "agent.mine"),
     ({"agent": {"plan": {"options": {"x": 1}}}}, "agent.plan.options.x"),
     ({"agent": {"plan": {"baseURL": "x"}}}, "agent.plan.baseURL"),
 ]
@@ -221,7 +225,14 @@ def test_trust_in_a_pattern_is_none_in_links(scene: Scene) -> None:
     assert files("docs/b.md") == [f"{root}/docs/b.md"]
 
 
-@pytest.mark.parametrize("own", [{}, {"agent": {"plan": {"disable": True}}}])
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        *({"agent": {"plan": each}} for each in ({"disable": True}, {"hidden": True})),
+        {"agent": {"plan": {"mode": "subagent"}}},
+    ],
+)
 def test_an_agent_that_is_not_there(scene: Scene, own: dict[str, Any]) -> None:
     """A stranger's file that names one does not stop everybody; it is told of."""
     scene.own(own)

@@ -8,8 +8,15 @@ async def test_the_default_agent_comes_first(served: Served) -> None:
     agents = (await served.get("/agent")).json
     assert [(each["name"], each["mode"]) for each in agents] == [
         ("build", "primary"),
+        ("compaction", "primary"),
+        ("explore", "subagent"),
+        ("general", "subagent"),
         ("plan", "primary"),
+        ("summary", "primary"),
+        ("title", "primary"),
     ]
+    shown = [each["name"] for each in agents if not each.get("hidden")]
+    assert shown == ["build", "explore", "general", "plan"]
     assert all({"permission", "options", "native"} <= set(each) for each in agents)
     served.world.configure(default_agent="plan", agent={"plan": {"model": "kedge/offline"}})
     first = (await served.get("/agent")).json[0]

@@ -33,6 +33,7 @@ from kedge.agent.runner import (
     check_session,
 )
 from kedge.agent.settings import AgentSettings
+from kedge.agent.structured_output import check_format
 from kedge.agent.system_prompt import Checkouts
 from kedge.agent.titles import give_title, wants_title
 from kedge.agent.tools.bash import OWN_COMMAND, run_own_command
@@ -237,6 +238,7 @@ class Agent:
     async def _ask(self, session: Session, given: PromptParts, options: PromptOptions) -> _Asked:
         check_session(session)
         check_options(options)
+        check_format(options.get("format"))
         # Prompts of a session are stored in the order of the calls.
         async with self._orders.setdefault(session.id, asyncio.Lock()):
             try:

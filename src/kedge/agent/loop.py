@@ -8,13 +8,14 @@ from kedge.agent.agents import FIRM, tool_switches
 from kedge.agent.conversations import Histories, History
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
-from kedge.agent.model_input import ModelTurn
+from kedge.agent.model_input import ModelTurn, followed_by
 from kedge.agent.output_limit import limit_of
 from kedge.agent.permissions import Permissions
 from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
+from kedge.agent.structured_output import WantedAnswer
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
@@ -24,7 +25,7 @@ from kedge.domain.permissions import Rulebook
 from kedge.domain.providers import ModelInfo
 from kedge.engine.prompts import NO_MODEL
 from kedge.engine.turns import Turn
-from kedge.model.port import ModelFailure, ModelRequest, Text, ToolSpec, UserTurn
+from kedge.model.port import ModelFailure, ModelRequest, ToolSpec
 
 if TYPE_CHECKING:
     from kedge.agent.context import Surroundings
@@ -59,6 +60,7 @@ class Loop:
     async def _answer(self, history: History) -> None:
         """Answer the newest prompt; a failed model ends the answer, but not the run."""
         repeats = Repeats()
+        wanted = WantedAnswer.of(self.turn.message)
         done = 0
         goes_on = True
         while goes_on:
@@ -70,13 +72,17 @@ class Loop:
             done += 1
             limit = agent.steps or self.settings.steps
             try:
-                goes_on = await self._step(turns, agent, info, repeats, is_last=done >= limit)
+                goes_on = await self._step(
+                    turns, agent, info, repeats, wanted, is_last=done >= limit
+                )
             except ModelFailure:
                 return
             if done >= limit:
                 return
-            if goes_on and await self.turn.next_prompt() is not None:
+            # A program waits for a structured answer: it comes before those to later prompts.
+            if goes_on and wanted is None and await self.turn.next_prompt() is not None:
                 done, repeats = 0, Repeats()
+                wanted = WantedAnswer.of(self.turn.message)
 
     async def _step(
         self,
@@ -84,14 +90,20 @@ class Loop:
         agent: AgentInfo,
         info: ModelInfo,
         repeats: Repeats,
+        wanted: WantedAnswer | None,
         *,
         is_last: bool,
     ) -> bool:
         turn = self.turn
         rulebook = self._rulebook(agent)
         tools = await self._offered(rulebook)
+        if wanted is not None:
+            tools[wanted.tool.name] = wanted.tool
         request = await self._request(turns, agent, info, tools)
-        if is_last:
+        if wanted is not None:
+            request = wanted.requested(request, is_last=is_last)
+            tools = wanted.callable_of(tools, is_last=is_last)
+        elif is_last:
             request, tools = _without_calls(request), {}
         means = Means(
             model=self.surroundings.catalog.open(info),
@@ -110,6 +122,8 @@ class Loop:
         async with StepStart(turn.step(model=model)) as beginning:
             answering = Answering(beginning, request, means)
             await answering.run()
+            if wanted is not None:
+                return wanted.settle(beginning.step, answering, is_last=is_last)
         return answering.goes_on
 
     def _model(self, *, is_first: bool) -> ModelInfo:
@@ -184,13 +198,7 @@ class Loop:
 def _without_calls(request: ModelRequest) -> ModelRequest:
     """The request of a last step: its beginning stays the same, so that it is read from the
     provider's cache, and providers need the definitions of the tools that were called."""
-    *before, last = request.turns
-    said = Text(text=LAST_STEP)
-    if isinstance(last, UserTurn):
-        turns = (*before, UserTurn(content=(*last.content, said)))
-    else:
-        turns = (*request.turns, UserTurn(content=(said,)))
-    return replace(request, turns=turns, tool_choice="none")
+    return replace(request, turns=followed_by(request.turns, LAST_STEP), tool_choice="none")
 
 
 def _specs(tools: Mapping[str, Tool], info: ModelInfo) -> tuple[ToolSpec, ...]:

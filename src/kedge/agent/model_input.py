@@ -427,3 +427,12 @@ def media_of(part: FilePart) -> Media | None:
     if data is None or mime_of(data) is None:
         return None  # no provider accepts it, whatever its type
     return Media(mime=part.mime, data=data, filename=part.filename)
+
+
+def followed_by(turns: Sequence[ModelTurn], text: str) -> tuple[ModelTurn, ...]:
+    """The conversation with a remark to the model at its end, which is not stored."""
+    *before, last = turns
+    said = Text(text=text)
+    if isinstance(last, UserTurn):
+        return (*before, UserTurn(content=(*last.content, said)))
+    return (*turns, UserTurn(content=(said,)))

@@ -215,6 +215,7 @@ class AnswerOptions(TypedDict, total=False):
     tools: dict[str, bool] | None
     """Tools to leave out, or `"*": False` and those to keep."""
     format: OutputFormat | None
+    """`JsonSchemaFormat(schema=…)` for a JSON object, which the answer has as `structured`."""
     message_id: str | None
     """A prompt that exists already is not asked again."""
 

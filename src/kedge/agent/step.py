@@ -226,10 +226,16 @@ class Answering:
             await stream.__aexit__(None, None, None)
 
     async def _announced(self, event: ToolStarted | ToolCalled) -> ToolCall:
-        call = self._step.tool(event.name, {}, call_id=event.call_id)
+        call = self._step.tool(self._known(event.name), {}, call_id=event.call_id)
         self._calls[event.call_id] = call
         await call.announce()
         return call
+
+    def _known(self, name: str) -> str:
+        """The name of the tool that the model means: some write `Read` for `read`."""
+        if name in self._means.tools:
+            return name
+        return next((each for each in self._means.tools if each.lower() == name.lower()), name)
 
     async def _work(self, call: ToolCall, event: ToolCalled) -> None:
         problem = _filled(call, event)
@@ -264,7 +270,7 @@ class Answering:
 
     async def _do(self, call: Call, event: ToolCalled) -> Output:
         means = self._means
-        tool = means.tools.get(event.name)
+        tool = means.tools.get(self._known(event.name))
         if tool is None and self._request.tool_choice == "none":
             raise ToolFailure("This was not done: it is the last step, in which no tool is called.")
         if tool is None:
@@ -272,7 +278,8 @@ class Answering:
             raise ToolFailure(f"There is no tool {event.name!r} here. There are: {known}.")
         assert event.input is not None
         repeated = means.repeats.count(event.name, event.input)
-        if means.settings.repeats and repeated >= means.settings.repeats:
+        is_limited = bool(means.settings.repeats) and not tool.limits_itself
+        if is_limited and repeated >= means.settings.repeats:
             metadata: dict[str, Any] = {"tool": event.name, "input": dict(event.input)}
             await call.ask("doom_loop", [event.name], always=[event.name], metadata=metadata)
         return await tool(call, event.input)

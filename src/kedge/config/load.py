@@ -77,7 +77,8 @@ _NOT_WRITTEN = {
 }
 """Fields that are computed here, even if a file has keys with their names."""
 _OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
-_ONLY_SHOWN = {"mode", "hidden", "color"}
+_OF_NO_MODEL = {"name"}
+"""Keys of agents that have no effect, and are no options for a model either."""
 
 
 def load_config(
@@ -159,7 +160,7 @@ def _agents(raw: Json, files: list[LoadedFile], home: str) -> dict[str, AgentCon
 def _agent(raw: Json, restrictions: tuple[Any, ...], home: str) -> AgentConfig:
     given = {name: value for name, value in raw.items() if name not in _NOT_WRITTEN}
     # Keys that kedge does not know for an agent are meant for its model.
-    more = {key: value for key, value in given.items() if key not in _OF_AGENTS | _ONLY_SHOWN}
+    more = {key: value for key, value in given.items() if key not in _OF_AGENTS | _OF_NO_MODEL}
     return msgspec.structs.replace(
         msgspec.convert(given, AgentConfig),
         permission=rules(raw.get("permission", {}), home),

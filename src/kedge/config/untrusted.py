@@ -13,7 +13,7 @@ import msgspec
 from kedge.config.instructions import stays_inside
 from kedge.config.jsonc import KeyPath
 from kedge.config.values import ToolOutputConfig
-from kedge.domain.agents import BUILT_IN
+from kedge.domain.agents import BUILT_IN, HIDDEN, SUBAGENTS
 
 Json = dict[str, Any]
 
@@ -86,10 +86,17 @@ class _Limiting:
             self.ignore(*path, *([] if inner is None else [inner]))
 
     def agents(self, value: dict[str, Json]) -> None:
+        known = {*BUILT_IN, *self.trusted.get("agent", {})}
         for name, agent in value.items():
-            kept = self.free(
-                agent, _FREE_OF_AGENTS, {"permission", "tools", "steps"}, "agent", name
-            )
+            # A new agent would have the permissions that hold for all agents, and other agents
+            # could give it tasks: that can be more than the user lets the others do.
+            free = _FREE_OF_AGENTS if name in known else set()
+            later = {"permission", "tools", "steps"} if name in known else set()
+            kept = self.free(agent, free, later, "agent", name)
+            if name not in known:
+                if not agent:
+                    self.ignore("agent", name)
+                continue
             own = self.trusted.get("agent", {}).get(name, {})
             if "steps" in agent:
                 # A limit that the user chose is not raised.
@@ -169,8 +176,18 @@ class _Limiting:
         # The user's own choice may be an agent with fewer permissions.
         if "default_agent" in self.trusted:
             self.ignore("default_agent")
-        elif value not in BUILT_IN or self.trusted.get("agent", {}).get(value, {}).get("disable"):
+        elif not self.may_be_default(value):
             # Otherwise a user who opens the project could not prompt any agent.
             self.made.odd.append(("default_agent",))
         else:
             self.made.kept["default_agent"] = value
+
+    def may_be_default(self, name: str) -> bool:
+        """Whether trusted files leave an agent of this name that answers prompts."""
+        agents = self.trusted.get("agent", {})
+        if name not in BUILT_IN and name not in agents:
+            return False
+        agent = agents.get(name, {})
+        mode = agent.get("mode", "subagent" if name in SUBAGENTS else "primary")
+        is_hidden = agent.get("hidden", name in HIDDEN)
+        return mode != "subagent" and not is_hidden and not agent.get("disable")

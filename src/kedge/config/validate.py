@@ -5,6 +5,7 @@ new ones, and is an error where it decides what is permitted.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -15,6 +16,7 @@ Check: TypeAlias = Callable[[Any, KeyPath, list[KeyPath]], None]
 MOST_RULES = 500
 """How many permission rules a file may have: every decision goes through all of them."""
 LONGEST_PATTERN = 500
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}|primary|secondary|accent|success|warning|error|info")
 
 
 class Mistake(Exception):
@@ -120,6 +122,12 @@ def _word(*known: str) -> Check:
     return look
 
 
+def _color(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
+    _text(value, path, odd)
+    if not _COLOR.fullmatch(str(value)):
+        odd.append(path)
+
+
 def _list(each: Check) -> Check:
     def look(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
         if not isinstance(value, list):
@@ -197,7 +205,9 @@ _AGENT = _record(
         **dict.fromkeys(("model", "variant", "prompt", "description"), _text),
         **dict.fromkeys(("temperature", "top_p"), _number),
         **dict.fromkeys(("steps", "maxSteps"), _some),
-        "disable": _flag,
+        **dict.fromkeys(("disable", "hidden"), _flag),
+        "mode": _word("subagent", "primary", "all"),
+        "color": _color,
         "permission": _permission,
         "tools": _table(_flag),
         "options": _table(_anything),

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kedge.domain.agents import AgentMode
 from kedge.domain.permissions import PermissionRule
 
 Ruleset = tuple[PermissionRule, ...]
@@ -87,12 +88,15 @@ class ProviderConfig(Section, frozen=True, kw_only=True):
 
 
 class AgentConfig(Section, frozen=True, kw_only=True):
-    """The differences of an agent from its built-in definition."""
+    """An agent, or the differences of a built-in agent from its definition."""
 
     model: str | None = None
     variant: str | None = None
     prompt: str | None = None
     description: str | None = None
+    mode: AgentMode | None = None
+    hidden: bool | None = None
+    color: str | None = None
     temperature: float | None = None
     top_p: float | None = None
     permission: Ruleset = ()

@@ -6,8 +6,15 @@ from kedge.domain.messages import MessageModel
 from kedge.domain.permissions import PermissionRule
 from kedge.domain.values import Value
 
+AgentMode = Literal["subagent", "primary", "all"]
+
 BUILD, PLAN = "build", "plan"
-BUILT_IN = (BUILD, PLAN)
+GENERAL, EXPLORE = "general", "explore"
+COMPACTION, TITLE, SUMMARY = "compaction", "title", "summary"
+SUBAGENTS = (GENERAL, EXPLORE)
+HIDDEN = (COMPACTION, TITLE, SUMMARY)
+"""What they do, kedge does by itself; a configuration may give them a model."""
+BUILT_IN = (BUILD, PLAN, *SUBAGENTS, *HIDDEN)
 """The agents that come with kedge."""
 
 
@@ -16,10 +23,13 @@ class AgentInfo(Value, frozen=True, kw_only=True):
 
     name: str
     description: str | None = None
-    mode: Literal["subagent", "primary", "all"]
+    mode: AgentMode
+    """A `primary` agent answers prompts, a `subagent` runs tasks for other agents, `all` can do
+    both."""
     native: bool | None = None
     """Whether it comes with kedge."""
     hidden: bool | None = None
+    """Whether clients leave it out of menus."""
     topP: float | None = None
     temperature: float | None = None
     color: str | None = None

@@ -21,6 +21,7 @@ from kedge.store.queries.sessions import (
     deleted_sessions,
     get_session,
     restore_session,
+    sessions_from,
 )
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ class Sessions:
         """The session with this id, in any directory."""
         info = await self._engine.store.read(partial(get_session, check_id("ses", id)))
         return Session(self._engine, info)
+
+    async def beginning(self, prefix: str, *, limit: int = 10) -> "list[Session]":
+        """The sessions whose id begins like this, in any directory; `ses_` may be left out."""
+        whole = f"ses_{check_text(prefix, 'prefix').removeprefix('ses_')}"
+        script = partial(sessions_from, whole, check_limit(limit))
+        return [Session(self._engine, info) for info in await self._engine.store.read(script)]
 
     async def list(
         self,

@@ -23,6 +23,7 @@ from kedge.domain.parts import (
     ToolPending,
 )
 from kedge.domain.sessions import NO_TOKENS, Todo, TokenCount
+from kedge.domain.wire_errors import Failure
 from kedge.engine.parts import Growing, Stream, ToolCall
 from kedge.engine.session import is_large
 from kedge.engine.timeline.effects import Effects, StepFiles, StepSample, together
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """An assistant message being written. Set `tokens`, `cost` and `finish` before it ends."""
+    """An assistant message being written. Set `tokens`, `cost`, `finish`, and `structured` or
+    `error`, before it ends."""
 
     def __init__(self, turn: Turn, model: MessageModel) -> None:
         self.turn = turn
@@ -47,6 +49,10 @@ class Step:
         self.cost: float = 0
         self.finish: str | None = None
         """Why the model stopped; by default "tool-calls" if it called tools, else "stop"."""
+        self.structured: Any = None
+        """The answer as JSON, if the prompt asked for it in a format."""
+        self.error: Failure | None = None
+        """What is wrong with the answer, although the step itself went well."""
         engine = turn.engine
         info = turn.session.info
         self.message = AssistantMessage(
@@ -132,7 +138,12 @@ class Step:
         patch, summary = await self._patch(), await self.turn._summary()
         cost = self._cost_with(self.cost)
         self.message = msgspec.structs.replace(
-            self.message, finish=reason, cost=cost, tokens=self.tokens
+            self.message,
+            finish=reason,
+            cost=cost,
+            tokens=self.tokens,
+            structured=wire.convert(self.structured, Any),
+            error=None if self.error is None else check_value(self.error, Failure),
         )
         fence, now = self.turn.fence, engine.clock.now()
         end = partial(finish_step, self.message, finish, patch, summary, fence=fence, now=now)

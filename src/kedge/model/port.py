@@ -99,9 +99,9 @@ class ModelRequest:
     system: tuple[str, ...]
     turns: tuple[UserTurn | AssistantTurn, ...]
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: Literal["auto", "none", "required"] = "auto"
     """With "none" the request still lists the tools, because they are part of what the provider has
-    cached, but the model must not call them now."""
+    cached, but the model must not call them now; with "required" it must call one."""
     temperature: float | None = None
     top_p: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

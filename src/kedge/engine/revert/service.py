@@ -104,13 +104,25 @@ class Reverts:
                 kind: PlanKind = "files" if asked.scope == "files" else "revert"
                 return await self._carry_out(session, lease, kind, data, prepared)
 
-    async def unrevert(self, session: "Session") -> Receipt:
+    async def unrevert(self, session: "Session", *, dry_run: bool) -> Receipt:
         """Restore what the pending reverts of a session took out."""
         await session.refresh()
         if not await self._engine.store.read(partial(open_plans, session.id)):
             await self._check_idle(session)
             return nothing_done("merge")
+        if dry_run:
+            return await self._as_unreverted(session)
         return await to_the_end(self._unrevert(session))
+
+    async def _as_unreverted(self, session: "Session") -> Receipt:
+        """The receipt that `unrevert` would give now."""
+        await self._engine.runs.end_dead_run(session.id)
+        await self._unfinished.recover_session(session.id)
+        material = await material_of_unrevert(self._engine.store, session.id, session.worktree)
+        if not material.pending:
+            return nothing_done("merge")
+        async with Preparing(self._engine, session, material, Asked()).prepared(None) as prepared:
+            return prepared.receipt("merge", applied=False)
 
     async def _unrevert(self, session: "Session") -> Receipt:
         await self._unfinished.recover_session(session.id)

@@ -123,6 +123,14 @@ class CallTool:
     raw: str = "{}"
 
 
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """Give the structured answer that the prompt wants: this text, JSON or not, or an example that
+    fits its schema."""
+
+    raw: str | None = None
+
+
 # Commands that call no tool.
 
 
@@ -182,7 +190,7 @@ class Fail:
 
 
 Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
-Calling: TypeAlias = Offered | CallTool
+Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from kedge.domain.messages import ANSWER_TOOL
 from kedge.domain.providers import ModelInfo
 from kedge.domain.sessions import CacheCount, TokenCount
 from kedge.model.offline import commands as c
@@ -46,7 +47,7 @@ class Made:
     raw: str
 
 
-def made(command: c.Calling, tools: Collection[str], round: int | None) -> Made:
+def made(command: c.Offered | c.CallTool, tools: Collection[str], round: int | None) -> Made:
     """The call for a command; in a repeated command, {n} becomes the number of the round."""
     if isinstance(command, c.CallTool):
         raw = command.raw if round is None else command.raw.replace("{n}", str(round))
@@ -238,8 +239,11 @@ class _Answer:
         raise fault(fail.kind, fail.after)
 
     def _called(self, command: c.Calling, pace: c.Pace | None, round: int | None) -> Iterator[Act]:
+        is_any = isinstance(command, c.CallTool)
+        if isinstance(command, c.Structured):
+            command = self._structured(command)
         call = made(command, self._tools, round)
-        if call.tool not in self._tools and not isinstance(command, c.CallTool):
+        if call.tool not in self._tools and not is_any:
             yield from _spoken(replies.not_offered(call.tool), None)
             return
         self._calls += 1
@@ -248,6 +252,13 @@ class _Answer:
         if pace:
             yield from (Pause(pace.milliseconds / 1000) for _ in range(pace.pieces))
         yield ToolCalled(call_id=id, name=call.tool, input=call.input, raw=call.raw)
+
+    def _structured(self, command: c.Structured) -> c.CallTool:
+        schemas = [each.parameters for each in self._request.tools if each.name == ANSWER_TOOL]
+        raw = command.raw
+        if raw is None:
+            raw = msgspec.json.encode(replies.example(schemas[0] if schemas else {})).decode()
+        return c.CallTool(ANSWER_TOOL, raw)
 
 
 def _spoken(text: str, pace: c.Pace | None) -> Iterator[Act]:

@@ -358,6 +358,11 @@ VERBS = MappingProxyType(
             "ask you, for any number of answers",
             lambda given: _ask(given, multiple=True),
         ),
+        "structured": Verb(
+            "structured [JSON]",
+            "give the structured answer that the prompt wants",
+            lambda given: c.Structured(None if given.is_empty else given.text()),
+        ),
         "call": Verb("call TOOL [JSON]", "call any tool with anything", _call),
         "say": Verb("say TEXT", "say it", lambda given: c.Say(given.text())),
         "think": Verb("think TEXT", "think it", lambda given: c.Think(given.text())),

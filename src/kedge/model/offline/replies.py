@@ -1,6 +1,7 @@
 """The offline model's own messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kedge.model.offline.parser import VERBS, Problem, Scanner, near_command
 from kedge.model.port import ToolResult
@@ -112,3 +113,49 @@ def title(prompt: str) -> str:
     words = [word for word in line.split()[:_TITLE_WORDS] if not word.startswith("<<")]
     found = " ".join(words)[:_TITLE_LENGTH].strip()
     return found[:1].upper() + found[1:] or "Nothing yet"
+
+
+_EXAMPLES: Mapping[str, Any] = {
+    "null": None,
+    "boolean": True,
+    "integer": 1,
+    "number": 1,
+    "string": "example",
+    "array": [],
+}
+_VALUES = ("const", "default")
+_CHOICES = ("enum", "examples")
+_COMBINED = ("anyOf", "oneOf", "allOf")
+_DEEPEST = 8
+
+
+def example(schema: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON schema
+    """A value that fits a schema of the usual kind; what is not required is left out."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return "example"
+    for key in _VALUES:
+        if key in schema:
+            return schema[key]
+    for key in (*_CHOICES, *_COMBINED):
+        if isinstance(schema.get(key), list) and schema[key]:
+            first = schema[key][0]
+            return first if key in _CHOICES else example(first, depth + 1)
+    kind = schema.get("type", "object" if "properties" in schema or not depth else "string")
+    return _example_of(kind[0] if isinstance(kind, list) and kind else kind, schema, depth)
+
+
+def _example_of(kind: object, schema: Mapping[str, Any], depth: int) -> Any:  # noqa: ANN401
+    if kind == "object":
+        return _example_object(schema, depth)
+    if kind == "array" and isinstance(schema.get("minItems"), int):
+        return [example(schema.get("items"), depth + 1)] * min(schema["minItems"], 100)
+    if kind in ("integer", "number") and isinstance(schema.get("minimum"), int | float):
+        return schema["minimum"]
+    return _EXAMPLES.get(str(kind), "example")
+
+
+def _example_object(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    properties, required = schema.get("properties"), schema.get("required")
+    known = properties if isinstance(properties, Mapping) else {}
+    names = required if isinstance(required, list) else []
+    return {str(name): example(known.get(name, {"type": "string"}), depth + 1) for name in names}

@@ -57,6 +57,8 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
             return f"{verb} {_block([question, *(_option(option) for option in options)])}"
         case c.CallTool(name, raw):
             return f"call {_quoted(name)} {_text(raw)}"
+        case c.Structured(raw):
+            return _words("structured", None if raw is None else _text(raw))
         case c.Say(text):
             return f"say {_text(text)}"
         case c.Think(text):

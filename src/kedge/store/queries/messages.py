@@ -145,7 +145,8 @@ def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
 
 def _is_whole(session_id: str, answer: Row) -> bool:
     message = wire.decode(join_message(session_id, answer), AssistantMessage)
-    return message.finish != "tool-calls" or message.error is not None
+    ends_with_call = message.finish == "tool-calls" and message.structured is None
+    return not ends_with_call or message.error is not None
 
 
 def get_message(session_id: str, id: str) -> Script[MessageText]:

@@ -138,6 +138,8 @@ def finish_step(
     """Store the end of a step: first the end itself, then its changes and the time."""
     locked = yield from lock_live_session(message.sessionID, fence)
     yield from put_part(finish, now=now)
+    if message.error is not None:
+        yield session_error(locked.info, message.error)
     yield from put_message_of(locked, message)
     if patch is not None:
         yield from put_part(patch, now=now)

@@ -61,6 +61,9 @@ VALUES (:id, :project_id, :worktree, :directory, :parent_id, :fork_session_id, :
 -- name: session_get
 SELECT data FROM session WHERE id = :id AND time_deleted IS NULL
 
+-- name: session_from
+SELECT data FROM session WHERE id >= :first AND id < :last AND time_deleted IS NULL ORDER BY id LIMIT :limit
+
 -- name: session_put
 UPDATE session SET data = :data, time_updated = :time_updated, project_id = :project_id WHERE id = :id
 
@@ -552,6 +555,9 @@ DELETE FROM task_turn WHERE parent_id = :session_id
 -- name: message_last_prompt
 SELECT id, pos FROM message WHERE session_id = :session_id AND pos <= :pos AND role = 'user' ORDER BY pos DESC LIMIT 1
 
+-- name: message_next_prompt
+SELECT id, pos FROM message WHERE session_id = :session_id AND pos > :pos AND role = 'user' ORDER BY pos LIMIT 1
+
 -- name: part_homes
 SELECT m.pos, m.id FROM part p JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
 WHERE p.session_id = :session_id AND p.id = :id ORDER BY p.message_pos
@@ -723,6 +729,12 @@ DELETE FROM process WHERE session_id = :session_id AND part_id = :part_id AND pi
 -- name: process_list
 SELECT part_id, machine, boot, pid, pgid, started FROM process
 WHERE session_id = :session_id ORDER BY part_id, pid
+
+-- name: process_of
+SELECT part_id, started FROM process WHERE machine = :machine AND boot = :boot AND pid = :pid
+
+-- name: part_anywhere
+SELECT 1 FROM part WHERE id = :id LIMIT 1
 
 -- name: purge_process
 DELETE FROM process WHERE session_id = :session_id

@@ -46,16 +46,16 @@ async def test_what_is_told_is_done(aged: Clinic) -> None:
     [space] = await survey_space(data_dir=aged.data, clock=Later())
     assert sorted(aged.store.glob("objects/pack/*")) == before
     assert space.worktree == str(aged.folder)
-    assert space.space.freed > 0
+    assert space.freed > 0
     whys = {each.title or each.what: each.why for each in space.held}
     assert whys["Work"] == "it has a revert that can be taken back"
     assert whys["Work (fork #1)"] == "the session can be reverted"
     assert whys["a worktree"] == "the next process that opens it compares files with it"
     [done] = await collect_space(data_dir=aged.data, clock=Later())
     assert done.failure == ""
-    assert done.collected.freed > 0
+    assert done.freed > 0
     [after] = await survey_space(data_dir=aged.data, clock=Later())
-    assert (after.space.freed, after.space.scattered) == (0, 0)
+    assert (after.freed, after.scattered) == (0, 0)
 
 
 async def test_nothing_is_freed_early(aged: Clinic) -> None:
@@ -63,7 +63,7 @@ async def test_nothing_is_freed_early(aged: Clinic) -> None:
     [early] = await survey_space(data_dir=aged.data)
     assert "it was released less than a day ago" in {each.why for each in early.held}
     [later] = await survey_space(data_dir=aged.data, clock=Later())
-    assert early.space.freed < later.space.freed
+    assert early.freed < later.freed
 
 
 async def test_beside_a_writing_engine(aged: Clinic) -> None:
@@ -85,7 +85,7 @@ async def test_beside_a_writing_engine(aged: Clinic) -> None:
             while at_work:
                 for each in await collect_space(data_dir=aged.data, clock=Later()):
                     assert each.failure == ""
-                    freed += each.collected.freed
+                    freed += each.freed
             return freed
 
         collecting = asyncio.create_task(collect())

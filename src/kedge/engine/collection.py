@@ -1,9 +1,9 @@
 """The space that snapshots take: what a collection would free, why the rest stays, and collecting.
 
     for project in await survey_space(data_dir=...):
-        print(project.name, project.space.freed)
+        print(project.worktree, project.freed)
     for done in await collect_space(data_dir=...):
-        print(done.name, done.collected.freed)
+        print(done.project, done.freed)
 
 Both are safe beside running kedges: they use the locks that every kedge uses.
 """
@@ -22,7 +22,6 @@ from kedge.engine.doctor.findings import Progress, silent
 from kedge.engine.kept_files import held, release
 from kedge.engine.open import open_store
 from kedge.engine.settings import Settings, data_folder, database_address
-from kedge.snapshot.objects.gc import Collected
 from kedge.snapshot.objects.refs import SESSION, TAKEN
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.objects.survey import Holder, Survey, survey
@@ -55,12 +54,26 @@ class Held:
 
 @dataclass(slots=True, kw_only=True)
 class ProjectSpace:
-    """The space that the snapshots of one project take."""
+    """The space that the snapshots of one project take, in bytes."""
 
     project: str
     worktree: str
     """Where the project is; empty if it is not known any more."""
-    space: Survey
+    packs: int
+    journals: int
+    """What is being written, or was by processes that are gone; it becomes packs."""
+    writers: int
+    """Processes that write now."""
+    freed: int
+    """What a collection would free now."""
+    young: int
+    """Needed by nothing, but so young that a process may be about to use it."""
+    scattered: int
+    """Needed by nothing, among so much else that rewriting the pack is not worth it yet."""
+    shared: int
+    """Held by several."""
+    missing: int
+    """Objects that cannot be read, so that nothing is collected."""
     held: list[Held] = field(default_factory=list)
     """The largest first."""
     released: list[str] = field(default_factory=list)
@@ -72,9 +85,12 @@ class ProjectCollected:
     """What became of one project's snapshots."""
 
     project: str
-    collected: Collected
+    freed: int = 0
+    """Bytes."""
+    skipped: str = ""
+    """Why not everything was done; empty if it was."""
     failure: str = ""
-    """Why nothing was collected; empty if something was."""
+    """Why nothing was done; empty if something was."""
 
 
 async def survey_space(
@@ -101,7 +117,14 @@ async def survey_space(
                 ProjectSpace(
                     project=root.name,
                     worktree="" if project is None else project.worktree,
-                    space=space,
+                    packs=space.packs,
+                    journals=space.journals,
+                    writers=space.live_writers,
+                    freed=space.freed,
+                    young=space.young,
+                    scattered=space.scattered,
+                    shared=space.shared,
+                    missing=space.missing,
                     held=[await _held(store, each) for each in space.holders],
                     released=[id for name, id in purged if name == root.name],
                 )
@@ -163,8 +186,8 @@ def _collect(root: Path, clock: Clock, settings: Settings) -> ProjectCollected:
             collected = store.collect(keep_taken_for=SnapshotSettings().retention)
     except SnapshotError as error:
         # One project must not keep the others from being collected.
-        return ProjectCollected(project=root.name, collected=Collected(), failure=str(error))
-    return ProjectCollected(project=root.name, collected=collected)
+        return ProjectCollected(project=root.name, failure=str(error))
+    return ProjectCollected(project=root.name, freed=collected.freed, skipped=collected.skipped)
 
 
 async def _held(store: Store, holder: Holder) -> Held:

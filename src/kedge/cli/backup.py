@@ -33,7 +33,7 @@ no kedge runs, or name it with --data from then on.
 
 def add(command: argparse.ArgumentParser) -> None:
     """Add the commands below this one."""
-    below = command.add_subparsers(metavar="create|restore", required=True)
+    below = command.add_subparsers(metavar="create|restore", required=True, help="what to do")
     create = below.add_parser("create", help="make a backup", description=_CREATE)
     create.add_argument("target", metavar="FILE-OR-FOLDER", help="what does not exist yet")
     create.add_argument(

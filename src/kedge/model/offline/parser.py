@@ -358,6 +358,11 @@ VERBS = MappingProxyType(
             "ask you, for any number of answers",
             lambda given: _ask(given, multiple=True),
         ),
+        "webfetch": Verb(
+            "webfetch URL [FORMAT]",
+            "read a page of the web",
+            lambda given: c.Fetch(given.word().text, given.word_if_any()),
+        ),
         "structured": Verb(
             "structured [JSON]",
             "give the structured answer that the prompt wants",

@@ -32,6 +32,7 @@ calling: st.SearchStrategy[c.Calling] = st.one_of(
     st.builds(c.Bash, texts),
     st.builds(c.Glob, texts, st.none() | texts),
     st.builds(c.Grep, texts),
+    st.builds(c.Task, texts.filter(bool), texts, st.booleans(), st.booleans()),
     st.builds(c.Grep, texts, texts, st.none() | texts),
     st.builds(c.Patch, texts),
     st.builds(c.Todo, st.lists(todo_items, max_size=4).map(tuple)),

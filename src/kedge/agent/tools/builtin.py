@@ -8,6 +8,7 @@ from kedge.agent.tools.glob import glob
 from kedge.agent.tools.grep import grep
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
+from kedge.agent.tools.task import task
 from kedge.agent.tools.todowrite import todowrite
 from kedge.agent.tools.tool import Tool
 from kedge.agent.tools.webfetch import webfetch
@@ -21,6 +22,7 @@ BUILTIN: tuple[Tool, ...] = (
     grep,
     edit,
     write,
+    task,
     webfetch,
     todowrite,
     apply_patch,

@@ -121,6 +121,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read a page of the web."""
+
+    url: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """Give another agent a task, whose commands are a text."""
 
@@ -205,7 +213,9 @@ class Fail:
     """Milliseconds that the provider asks to wait."""
 
 
-Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task
+Offered: TypeAlias = (
+    Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task | Fetch
+)
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail

@@ -29,7 +29,8 @@ SESSIONS = """
     PATCH /session/{ses}, GET /session/{ses}/children, GET /session/{ses}/todo,
     GET /session/{ses}/diff, GET /session/{ses}/message, POST /session/{ses}/message,
     GET /session/{ses}/message/{msg}, POST /session/{ses}/fork, POST /session/{ses}/abort,
-    POST /session/{ses}/prompt_async, POST /session/{ses}/shell, POST /session/{ses}/revert,
+    POST /session/{ses}/prompt_async, POST /session/{ses}/shell,
+    POST /session/{ses}/summarize, POST /session/{ses}/revert,
     POST /session/{ses}/unrevert, POST /session/{ses}/permissions/{per}
 """
 STREAMS = "GET /event, GET /global/event"

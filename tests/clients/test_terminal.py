@@ -24,6 +24,7 @@ def test_a_day_at_the_terminal(
     a_second_session_has_todos(screens)
     a_command_needs_a_permission(screens, workspace)
     a_question_is_answered(screens)
+    the_conversation_is_compacted(screens)
     a_streamed_answer_is_interrupted(screens)
     the_first_session_is_found_in_the_list(screens)
     it_is_forked(screens)
@@ -115,6 +116,12 @@ def a_question_is_answered(screens: Screens) -> None:
     screens.until("1. north", "2. south", "enter submit")
     screens.press("Down", "Enter")
     screens.until("# Questions", "question.", without=("enter submit",))
+
+
+def the_conversation_is_compacted(screens: Screens) -> None:
+    """`/compact` draws a divider and the summary, and everything before it stays."""
+    screens.command("/compact")
+    screens.until("── Compaction ──", "Objective", "▣  Compaction")
 
 
 def a_streamed_answer_is_interrupted(screens: Screens) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kedge.config.files import merge
 from kedge.config.load import load_config, load_own_config, load_readable_config
-from kedge.config.values import Config, Instruction
+from kedge.config.values import CompactionConfig, Config, Instruction
 from kedge.domain.errors import ConfigInvalid
 from tests.config.scene import Scene, everybody, put, rule
 
@@ -102,6 +102,7 @@ def test_everything_that_is_known(scene: Scene) -> None:
             "instructions": ["a.md", "~/b.md"],
             "tools": {"glob": False},
             "tool_output": {"max_lines": 10},
+            "compaction": {"threshold": 0.5, "prune": True},
             "provider": {
                 "a": {
                     "npm": "@ai-sdk/openai-compatible",
@@ -125,6 +126,7 @@ def test_everything_that_is_known(scene: Scene) -> None:
         }
     )
     config = scene.load()
+    assert config.compaction == CompactionConfig(threshold=0.5, prune=True)
     provider = config.provider["a"]
     model = provider.models["b"]
     assert (config.model, config.small_model, config.default_agent) == ("a/b", "a/c", "plan")
@@ -364,6 +366,21 @@ def test_words_that_are_not_known_are_left_out(scene: Scene) -> None:
             '{"provider": {"x": {"models": {"m": {"limit": {"context": 1e99}}}}}}',
             1,
             "provider.x.models.m.limit.context",
+            "expected a whole number that is not negative",
+        ),
+        *(
+            (
+                f'{{"compaction": {{"threshold": {share}}}}}',
+                1,
+                "compaction.threshold",
+                "expected a share above 0 and up to 1, for example 0.8",
+            )
+            for share in ("0", "1.01", '"80%"', "true")
+        ),
+        (
+            '{"compaction": {"tail_turns": -1}}',
+            1,
+            "compaction.tail_turns",
             "expected a whole number that is not negative",
         ),
         ('{"provider": ["x"]}', 1, "provider", "expected an object"),

@@ -125,6 +125,10 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"agent": {"mine": {}}}, "agent.mine"),
     ({"agent": {"plan": {"options": {"x": 1}}}}, "agent.plan.options.x"),
     ({"agent": {"plan": {"baseURL": "x"}}}, "agent.plan.baseURL"),
+    ({"compaction": {"auto": False}}, "compaction.auto"),
+    ({"compaction": {"threshold": 0.0001}}, "compaction.threshold"),
+    ({"compaction": {"reserved": 10**9}}, "compaction.reserved"),
+    ({"compaction": {"prune": True}}, "compaction.prune"),
 ]
 
 

@@ -242,6 +242,18 @@ def test_nobody_can_take_the_offline_models_name() -> None:
     assert found.model("kedge", "offline").api.npm == "kedge"
 
 
+def test_the_offline_model_can_have_limits() -> None:
+    """And others like it beside it, to try what a real model does with a full context."""
+    limit = LimitConfig(context=9000, output=1000)
+    models = {"small": ModelConfig(limit=limit), "other": ModelConfig(name="x")}
+    found = catalog(provider={"kedge": ProviderConfig(models=models)})
+    small = found.model("kedge", "small")
+    assert (small.limit.context, small.api.npm) == (9000, "kedge")
+    assert found.model("kedge", "offline").limit.context == 0
+    with pytest.raises(ModelNotFound):
+        found.model("kedge", "other")
+
+
 def test_secrets_are_not_listed() -> None:
     """Options are shown to clients, the key and the headers in them are not."""
     options = {"apiKey": "k", "headers": {"a": "b"}, "baseURL": "http://x"}

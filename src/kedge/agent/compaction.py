@@ -220,6 +220,8 @@ class Compacting:
         async with StepStart(step) as beginning:
             if not plan.head:
                 raise ModelFailure(unknown(_NOTHING))
+            # What cannot help is not paid for.
+            await self._check(info, "", plan, None)
             request = self._request(plan, summary, who, by, model)
             text = await self._written(beginning, request, by)
             following = self._following(plan, messages, prompt, part, works=works)

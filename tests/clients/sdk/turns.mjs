@@ -80,6 +80,23 @@ export async function turns(api, { directory, isKedge }) {
     assert.equal(await readFile(join(directory, "shell.txt"), "utf8"), "hello\n")
   })
 
+  await check("a conversation can be made shorter", async () => {
+    const ears = await Ears.open(api.events)
+    const long = await ok(api.create({ title: "Long" }))
+    const { info } = await ok(api.prompt(long.id, saying("say A long story.")))
+    const { providerID, modelID } = info
+    assert.equal(await ok(api.summarize(long.id, { providerID, modelID })), true)
+    await ears.of("session.compacted", long.id)
+    const [asked, summary] = (await ok(api.messages(long.id))).slice(-2)
+    assert.deepEqual(asked.parts.map(({ type, auto }) => [type, auto]), [["compaction", false]])
+    assert.equal(summary.info.summary, true)
+    assert.equal(summary.info.parentID, asked.info.id)
+    assert.match(textOf(summary), /## Objective/)
+    assert.equal(textOf(await ok(api.prompt(long.id, saying("say Shorter.")))), "Shorter.")
+    assert.equal((await ok(api.messages(long.id))).length, 6)
+    ears.close()
+  })
+
   if (!isKedge) return
 
   await check("what comes later says so", async () => {

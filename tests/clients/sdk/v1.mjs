@@ -46,6 +46,7 @@ export function connect(url, directory) {
     fork: (id, body) => session.fork({ path: { id }, body }),
     abort: (id) => session.abort({ path: { id } }),
     shell: (id, body) => session.shell({ path: { id }, body }),
+    summarize: (id, body) => session.summarize({ path: { id }, body }),
     revert: (id, body) => session.revert({ path: { id }, body }),
     unrevert: (id) => session.unrevert({ path: { id } }),
     respond: (id, permissionID, response) =>
@@ -53,7 +54,6 @@ export function connect(url, directory) {
 
     later: (id) => [
       session.share({ path: { id } }),
-      session.summarize({ path: { id }, body: { providerID: "kedge", modelID: "offline" } }),
       session.command({ path: { id }, body: { command: "init", arguments: "" } }),
       session.init({
         path: { id },

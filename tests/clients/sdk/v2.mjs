@@ -53,6 +53,7 @@ export function connect(url, directory) {
     promptAsync: (sessionID, body) => session.promptAsync({ sessionID, ...body }),
     fork: (sessionID, body) => session.fork({ sessionID, ...body }),
     abort: (sessionID) => session.abort({ sessionID }),
+    summarize: (sessionID, body) => session.summarize({ sessionID, ...body }),
     shell: (sessionID, body) => session.shell({ sessionID, ...body }),
     revert: (sessionID, body) => session.revert({ sessionID, ...body }),
     unrevert: (sessionID) => session.unrevert({ sessionID }),
@@ -75,7 +76,6 @@ export function connect(url, directory) {
 
     later: (sessionID) => [
       session.share({ sessionID }),
-      session.summarize({ sessionID, providerID: "kedge", modelID: "offline" }),
       session.command({ sessionID, command: "init", arguments: "" }),
       session.init({ sessionID, providerID: "kedge", modelID: "offline", messageID: "msg_1" }),
     ],

@@ -26,7 +26,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class EditFile:
     """Replace a text in a file, everywhere if `all`."""
 
     file: str
@@ -76,7 +76,7 @@ class Grep:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class ApplyPatch:
     """Apply a patch."""
 
     text: str
@@ -92,7 +92,7 @@ class TodoItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class WriteTodos:
     """Set the todo list."""
 
     items: tuple[TodoItem, ...] = ()
@@ -184,7 +184,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishWith:
     """Report this as the reason why the step ends."""
 
     reason: str
@@ -200,10 +200,12 @@ class Fail:
     """Milliseconds that the provider asks to wait."""
 
 
-Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task
+Offered: TypeAlias = (
+    Write | EditFile | Delete | Read | Bash | Glob | Grep | ApplyPatch | WriteTodos | Ask | Task
+)
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
-Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
+Command: TypeAlias = Calling | Speaking | Wait | FinishWith | Fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

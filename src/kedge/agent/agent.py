@@ -16,7 +16,7 @@ from typing import Literal, Unpack, overload
 from weakref import WeakValueDictionary
 
 from kedge._async import to_the_end
-from kedge.agent.attachments import attach, remember_seen
+from kedge.agent.attachments import NOTHING, attach, remember_seen
 from kedge.agent.context import Surroundings, SurroundingsBook
 from kedge.agent.conversations import Histories
 from kedge.agent.folder_instructions import FolderInstructions
@@ -199,6 +199,43 @@ class Agent:
         running = await self._running.start(session, prompt, work, takes_up=False)
         return await self._answer(session, prompt.message.id, running)
 
+    async def summarize(
+        self, session: Session, *, model: MessageModel | str | None = None, auto: bool = False
+    ) -> Answer:
+        """Replace the older part of the conversation by a summary, for the model; nothing is
+        removed. Returns the summary, whose `error` says why there is none.
+
+        With `auto` the agent goes on working afterwards. While the session is busy the current run
+        does it, between two steps.
+        """
+        check_session(session)
+        # In the order of prompts: it stands for what was asked before it.
+        async with self._orders.setdefault(session.id, asyncio.Lock()):
+            around = await self._surroundings(session)
+            with self._telling(session):
+                chosen = around.chosen(_known_agent(around, session), model, None)
+                part = {"type": "compaction", "auto": auto}
+                prompt = Prompt(
+                    self.engine,
+                    session.id,
+                    [part],
+                    message_id=None,
+                    agent=chosen.agent,
+                    model=chosen.model,
+                )
+            running = await self._following.answered(session, prompt, NOTHING)
+        id = prompt.message.id
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
+        summary = await self.engine.conversations.summary_of(session.id, id)
+        await session.refresh()
+        if summary is None:
+            if running.cancelled():
+                await to_the_end(self.engine.conversations.withdraw(session.id, id))
+            raise TurnAborted(session.id)
+        return await self.engine.conversations.answer(session.id, summary)
+
     async def answer_left(self, session: Session) -> None:
         """Answer the prompts of a session that a dead process left."""
         with suppress(SessionBusy, NothingWaits):
@@ -363,6 +400,12 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
             raise InvalidInput(f"there are two tools called {each.name!r}", field="tools")
         named[each.name] = each
     return named
+
+
+def _known_agent(around: Surroundings, session: Session) -> str | None:
+    """The agent of the last prompt, if there still is one of this name."""
+    name = session.info.agent
+    return name if name in [each.name for each in around.agents.list()] else None
 
 
 def _withheld(around: Surroundings) -> list[str]:

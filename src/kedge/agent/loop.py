@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
+from kedge.agent.compaction import Compacting
+from kedge.agent.context_size import tokens_around
 from kedge.agent.conversations import Histories, History
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
@@ -58,20 +60,25 @@ class Loop:
         with self.histories.of(self.turn.session.id) as history:
             while True:
                 await self._answer(history)
+                await self._compacting().prune(history)
                 if await self.turn.finish():
                     return
                 await self.turn.next_prompt()
 
     async def _answer(self, history: History) -> None:
         """Answer the newest prompt; a failed model ends the answer, but not the run."""
-        repeats = Repeats()
+        repeats, compacting = Repeats(), self._compacting()
         wanted = WantedAnswer.of(self.turn.message)
         done = 0
-        goes_on = True
+        goes_on, works = True, False
         while goes_on:
             turns = await history.turns(self.turn.prompts)
             agent = self.surroundings.agents.get(self.turn.agent)
             info = self._model(is_first=not done)
+            if await compacting.before_step(history, info, works=works):
+                goes_on = not compacting.is_over
+                wanted = wanted if done else WantedAnswer.of(self.turn.message)
+                continue
             if not done:
                 self.on_first_step(history.prompt(self.turn.message.id), info)
             if await self._subtasks():
@@ -79,11 +86,12 @@ class Loop:
             done += 1
             limit = agent.steps or self.settings.steps
             try:
-                goes_on = await self._step(
+                goes_on = works = await self._step(
                     turns, agent, info, repeats, wanted, is_last=done >= limit
                 )
-            except ModelFailure:
-                return
+            except ModelFailure as failure:
+                goes_on = await compacting.after_failure(history, info, failure, works=works)
+                continue
             if done >= limit:
                 return
             # A program waits for a structured answer: it comes before those to later prompts.
@@ -141,6 +149,22 @@ class Loop:
             if wanted is not None:
                 return wanted.settle(beginning.step, answering, is_last=is_last)
         return answering.goes_on
+
+    def _compacting(self) -> Compacting:
+        return Compacting(
+            turn=self.turn,
+            surroundings=self.surroundings,
+            settings=self.settings,
+            environ=self.environ,
+            folders=self.folders,
+            subagents=self.subagents,
+            around=self._around,
+        )
+
+    async def _around(self, agent: AgentInfo, info: ModelInfo) -> int:
+        """The tokens of a request apart from its conversation, approximately."""
+        tools = await self._offered(self._rulebook(agent))
+        return tokens_around(await self._request((), agent, info, tools))
 
     def _model(self, *, is_first: bool) -> ModelInfo:
         """The model of the prompt. A prompt stored without a model gets the usual one, and so does

@@ -1,7 +1,7 @@
 """A conversation as those who answer prompts read it: messages with their places, and what becomes
 of prompts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from kedge.domain.messages import MessageWithParts
@@ -68,6 +68,22 @@ class PlacedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Summarized:
+    """The newest summary of a conversation, and which messages are read beside it."""
+
+    prompt: PlacedMessage
+    """The message with the compaction."""
+    answer: PlacedMessage
+    """The message with the summary."""
+    first: int
+    """The position of the first message that is read beside the summary."""
+    tail: str | None = None
+    """The message at this position, if some were kept that are older than the compaction."""
+    parents: dict[str, int] = field(default_factory=dict)
+    """The prompt that the first of them answers, if it is summarized, with its position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
     """Messages that follow a position, and what happened to others since a position in the log."""
 
@@ -82,6 +98,8 @@ class Growth:
     """Messages that were removed, or of which a part was written or removed."""
     answered: frozenset[str]
     """Prompts that have an answer of their own behind the position."""
+    summary: Summarized | None = None
+    """The newest summary; set if the conversation is read from its beginning."""
 
     @property
     def is_touched(self) -> bool:

@@ -202,12 +202,16 @@ class Turn:
         found = await self._write(partial(take_prompts, self.session.id, self.fence))
         if not found:
             return None
+        await self.go_on_to(found[-1])
+        self.prompts += [each.id for each in found]
+        return self._message
+
+    async def go_on_to(self, prompt: UserMessage) -> None:
+        """Answer another prompt of the session from here on."""
         answered = await self._summarised()
         if answered is not None:
             await self._write(partial(summarise_turn, answered, fence=self.fence))
-        self._message = found[-1]
-        self.prompts += [each.id for each in found]
-        return self._message
+        self._message = prompt
 
     async def finish(self) -> bool:
         """Release the session before the block ends, unless a prompt waits that `next_prompt` has

@@ -17,18 +17,20 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from kedge.domain import wire_errors
 from kedge.domain.messages import ANSWER_TOOL
 from kedge.domain.providers import ModelInfo
 from kedge.domain.sessions import CacheCount, TokenCount
 from kedge.model.offline import commands as c
 from kedge.model.offline import replies
-from kedge.model.offline.commands import fault, offline_info
+from kedge.model.offline.commands import TOO_LONG, fault, offline_info
 from kedge.model.offline.script import Next, next_of, prompt_of_title
 from kedge.model.port import (
     AssistantTurn,
     Finished,
     Media,
     ModelEvent,
+    ModelFailure,
     ModelRequest,
     Reasoning,
     ReasoningDelta,
@@ -174,6 +176,10 @@ class OfflineModel:
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
         """Answer a request."""
+        limit = self.info.limit.input or self.info.limit.context
+        given = _count(request, 0, 0).input
+        if limit and given > limit:
+            raise ModelFailure(wire_errors.context_overflow(TOO_LONG.format(given, limit)))
         async with aclosing(_streamed(request)) as events:
             yield events
 
@@ -230,6 +236,9 @@ class _Answer:
         """All events up to the end."""
         if self._request.purpose == "title":
             yield from _spoken(replies.title(prompt_of_title(self._request)), None)
+            return
+        if self._request.purpose == "summary":
+            yield from _spoken(replies.summary(prompt_of_title(self._request)), None)
             return
         following = next_of(self._request)
         is_silent = True

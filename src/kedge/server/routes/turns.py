@@ -169,6 +169,36 @@ async def shell(request: Request[NoQuery, ShellBody]) -> Response:
     return json(answer)
 
 
+class SummarizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that a conversation is compacted for."""
+
+    providerID: str
+    modelID: str
+    auto: bool | None = None
+    """Whether the agent goes on working afterwards."""
+
+
+@routes.post(
+    "/session/{sessionID}/summarize",
+    "session.summarize",
+    body=SummarizeBody,
+    answer=bool,
+    grants=always,
+)
+async def summarize(request: Request[NoQuery, SummarizeBody]) -> Response:
+    """Compact the conversation of a session; responds when that is done.
+
+    While the session is busy, the current run does it. A summary that failed has the error.
+    """
+    body = request.body
+    model = MessageModel(providerID=body.providerID, modelID=body.modelID)
+    await request.backend.agent.summarize(
+        await request.session(), model=model, auto=bool(body.auto)
+    )
+    await request.backend.streams.flushed()
+    return TRUE
+
+
 @routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
 async def abort(request: Request[NoQuery, NoBody]) -> Response:
     """Abort what runs in a session and its subtasks; responds when all are idle, or after ten

@@ -121,6 +121,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read a page of the web."""
+
+    url: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """Give another agent a task, whose commands are a text."""
 
@@ -206,7 +214,18 @@ class Fail:
 
 
 Offered: TypeAlias = (
-    Write | EditFile | Delete | Read | Bash | Glob | Grep | ApplyPatch | WriteTodos | Ask | Task
+    Write
+    | EditFile
+    | Delete
+    | Read
+    | Bash
+    | Glob
+    | Grep
+    | ApplyPatch
+    | WriteTodos
+    | Ask
+    | Task
+    | Fetch
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge

@@ -18,7 +18,7 @@ from kedge.config.files import (
     nobody,
 )
 from kedge.config.instructions import stays_inside
-from kedge.config.values import AgentConfig, Config, Instruction, Ruleset
+from kedge.config.values import AgentConfig, Config, Instruction, Ruleset, UntrustedSetting
 from kedge.domain.errors import ConfigInvalid
 from kedge.domain.permissions import PermissionRule
 
@@ -46,8 +46,7 @@ def _expand(pattern: str, home: str) -> str:
 
 
 _MOST = 20
-TO_TRUST = "until you have looked at the file and run `kedge trust`"
-"""The end of a notice about something that counts only if the file is trusted."""
+_TO_TRUST = "until you have looked at the file and run `kedge trust`"
 
 
 def notices(file: LoadedFile) -> list[str]:
@@ -57,23 +56,30 @@ def notices(file: LoadedFile) -> list[str]:
         return [f"{path} is ignored: it is a link out of the project; put a copy in its place"]
     if file.irregular:
         return [f"{path} is ignored: it is not a regular file"]
-    ignored = [f"{dotted(key)} is ignored {TO_TRUST}" for key in dict.fromkeys(file.ignored)]
-    allowing = [
-        f"{dotted(key)} only makes an exception from the file's own rules {TO_TRUST}"
-        for key in file.allowing
-    ]
     odd = [f"{dotted(key)} is ignored: kedge does not know its value" for key in file.odd]
-    found = [*ignored, *allowing, *odd]
+    found = [*(each.notice for each in untrusted(file)), *(f"{path}: {line}" for line in odd)]
     if len(found) > _MOST:
-        found = [*found[:_MOST], f"and {len(found) - _MOST} more like these"]
-    return [f"{path}: {line}" for line in found]
+        found = [*found[:_MOST], f"{path}: and {len(found) - _MOST} more like these"]
+    return found
+
+
+def untrusted(file: LoadedFile) -> list[UntrustedSetting]:
+    """The settings of a file that do not count, or not fully, until it is trusted."""
+    path = printable(file.path)
+    exception = "only makes an exception from the file's own rules"
+    found = [(key, "is ignored") for key in dict.fromkeys(file.ignored)]
+    found += [(key, exception) for key in file.allowing]
+    return [
+        UntrustedSetting(key=key, notice=f"{path}: {dotted(key)} {what} {_TO_TRUST}")
+        for key, what in found
+    ]
 
 
 Json = dict[str, Any]
 
 _NOT_WRITTEN = {
     *("permission", "restrictions", "agent", "instructions", "notices", "files", "raw"),
-    "key_variables",
+    *("key_variables", "untrusted"),
 }
 """Fields that are computed here, even if a file has keys with their names."""
 _OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
@@ -142,6 +148,7 @@ def config_of(files: list[LoadedFile], home: str) -> Config:
         instructions=_instructions(files, home),
         key_variables=tuple(dict.fromkeys(name for file in files for name in file.key_variables)),
         notices=tuple(notice for file in files for notice in notices(file)),
+        untrusted=tuple(each for file in files for each in untrusted(file)),
         files=tuple(file.path for file in files if file.was_read),
         raw=raw,
     )

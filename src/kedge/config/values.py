@@ -144,6 +144,14 @@ class Instruction(Section, frozen=True, kw_only=True):
     """Whether it comes from a trusted file."""
 
 
+class UntrustedSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of an untrusted file that does not count, or not fully."""
+
+    key: tuple[str | int, ...]
+    notice: str
+    """For people to read: the file, the setting, and how to make it count."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The merged configuration of one directory."""
 
@@ -179,6 +187,8 @@ class Config(Section, frozen=True, kw_only=True):
     """Variables from which the providers of trusted files take values."""
     notices: tuple[str, ...] = ()
     """What was ignored, and why, for people to read."""
+    untrusted: tuple[UntrustedSetting, ...] = ()
+    """The settings of untrusted files that do not count, or not fully."""
     files: tuple[str, ...] = ()
     """The files that were read, in order of precedence: the last wins."""
     raw: dict[str, Any] = {}

@@ -140,6 +140,11 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanExit:
+    """Ask whether the plan is to be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
@@ -226,6 +231,7 @@ Offered: TypeAlias = (
     | Ask
     | Task
     | Fetch
+    | PlanExit
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge

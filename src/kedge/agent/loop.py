@@ -1,6 +1,6 @@
 """The loop: repeats steps until the model has answered and no further prompt waits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,14 @@ from kedge.agent.output_limit import limit_of
 from kedge.agent.permissions import Permissions
 from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
+from kedge.agent.skills import offered, skills_of, system_block
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
+from kedge.agent.tools.skill import skill
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
+from kedge.domain.commands import Skill
 from kedge.domain.errors import ModelNotFound
 from kedge.domain.messages import MessageModel, MessageWithParts, UserMessage
 from kedge.domain.permissions import Rulebook
@@ -89,8 +92,9 @@ class Loop:
     ) -> bool:
         turn = self.turn
         rulebook = self._rulebook(agent)
-        tools = await self._offered(rulebook)
-        request = await self._request(turns, agent, info, tools)
+        skills = offered(skills_of(self.surroundings.config), rulebook)
+        tools = await self._offered(rulebook, skills)
+        request = await self._request(turns, agent, info, tools, skills)
         if is_last:
             request, tools = _without_calls(request), {}
         means = Means(
@@ -103,6 +107,7 @@ class Loop:
             repeats=repeats,
             limit=limit_of(self.surroundings.config),
             folders=self.folders,
+            skills={each.name: each for each in skills},
         )
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
@@ -131,12 +136,14 @@ class Loop:
         switched = self.turn.message.tools
         return rulebook.plus(restrictions=[tool_switches(switched)]) if switched else rulebook
 
-    async def _offered(self, rulebook: Rulebook) -> dict[str, Tool]:
-        """The tools that are not wholly denied."""
+    async def _offered(self, rulebook: Rulebook, skills: Sequence[Skill]) -> dict[str, Tool]:
+        """The tools that are not wholly denied, and of use."""
         own, _ = await self.turn.engine.asks.rules(self.turn.session.id)
         rules = rulebook.plus(own)
         return {
-            name: tool for name, tool in self.tools.items() if not rules.is_off(tool.permission)
+            name: tool
+            for name, tool in self.tools.items()
+            if not rules.is_off(tool.permission) and (tool is not skill or skills)
         }
 
     async def _request(
@@ -145,12 +152,13 @@ class Loop:
         agent: AgentInfo,
         info: ModelInfo,
         tools: Mapping[str, Tool],
+        skills: Sequence[Skill],
     ) -> ModelRequest:
         prompt = self.turn.message
         variant = prompt.model.variant or agent.variant
         options = {**info.options, **agent.options, **(info.variants or {}).get(variant or "", {})}
         return ModelRequest(
-            system=await self._system(agent, info, prompt, tools),
+            system=await self._system(agent, info, prompt, tools, skills),
             turns=turns,
             tools=_specs(tools, info),
             temperature=agent.temperature,
@@ -160,7 +168,12 @@ class Loop:
         )
 
     async def _system(
-        self, agent: AgentInfo, info: ModelInfo, prompt: UserMessage, tools: Mapping[str, Tool]
+        self,
+        agent: AgentInfo,
+        info: ModelInfo,
+        prompt: UserMessage,
+        tools: Mapping[str, Tool],
+        skills: Sequence[Skill],
     ) -> tuple[str, ...]:
         session, config = self.turn.session, self.surroundings.config
         directory, worktree = session.info.directory, session.worktree
@@ -174,6 +187,8 @@ class Loop:
         written = await instructions(config, directory, worktree, self.environ)
         self.folders.in_system = written.keys()
         told = [agent.prompt or brief(family_of(info), tools), place, *written.values()]
+        if skill.name in tools and (block := system_block(skills)):
+            told.append(block)
         if agent.name == "plan":
             told.append(PLAN)
         if prompt.system:

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from kedge.agent.attachments import NOTHING, Attached, remember_seen
 from kedge.domain.conversation import PromptState
@@ -19,6 +19,7 @@ from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -49,7 +50,7 @@ class RunningTurns:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something in a task of its own, independent of callers."""
         task = asyncio.create_task(work)
         self._tasks.add(task)

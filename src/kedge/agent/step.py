@@ -27,6 +27,7 @@ from kedge.agent.tools.call import Asker, Call
 from kedge.agent.tools.tool import Output, Tool, ToolFailure
 from kedge.config.values import ToolOutputConfig
 from kedge.domain import wire
+from kedge.domain.commands import Skill
 from kedge.domain.errors import InvalidInput, KedgeError
 from kedge.domain.parts import FilePart
 from kedge.domain.sessions import Busy
@@ -103,6 +104,8 @@ class Means:
     """How much of an output is stored and sent."""
     folders: FolderInstructions
     """The instruction files of folders."""
+    skills: Mapping[str, Skill]
+    """The skills that the model may read."""
 
 
 class Answering:
@@ -234,7 +237,14 @@ class Answering:
     async def _work(self, call: ToolCall, event: ToolCalled) -> None:
         problem = _filled(call, event)
         means = self._means
-        seen = Call(self._step, call, means.asker, limit=means.limit, folders=means.folders)
+        seen = Call(
+            self._step,
+            call,
+            means.asker,
+            limit=means.limit,
+            folders=means.folders,
+            skills=means.skills,
+        )
         async with call:
             try:
                 if problem is not None:

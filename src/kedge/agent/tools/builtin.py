@@ -7,6 +7,7 @@ from kedge.agent.tools.glob import glob
 from kedge.agent.tools.grep import grep
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
+from kedge.agent.tools.skill import skill
 from kedge.agent.tools.todowrite import todowrite
 from kedge.agent.tools.tool import Tool
 from kedge.agent.tools.write import write
@@ -21,4 +22,5 @@ BUILTIN: tuple[Tool, ...] = (
     bash,
     todowrite,
     question,
+    skill,
 )

@@ -15,10 +15,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
     "compaction comes with a later version": (
         ("POST", "/session/{sessionID}/summarize", "session.summarize"),
     ),
-    "commands come with a later version": (
-        ("POST", "/session/{sessionID}/command", "session.command"),
-        ("POST", "/session/{sessionID}/init", "session.init"),
-    ),
     "worktrees come with a later version": (
         ("GET", "/experimental/worktree", "worktree.list"),
         ("POST", "/experimental/worktree", "worktree.create"),

@@ -112,6 +112,7 @@ def _command(name: str, given: CommandConfig) -> Command:
         description=given.description,
         agent=given.agent,
         model=given.model,
+        source="command",
         template=given.template,
         subtask=given.subtask,
         hints=hints(given.template),

@@ -13,7 +13,7 @@ class Command(Value, frozen=True, kw_only=True):
     agent: str | None = None
     model: str | None = None
     """The model, as `provider/model`."""
-    source: Literal["command", "mcp", "skill"] = "command"
+    source: Literal["command", "mcp", "skill"]
     template: str
     subtask: bool | None = None
     """Whether it runs in a session of its own; by default, if its agent is a `subagent`."""

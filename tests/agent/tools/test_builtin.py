@@ -21,6 +21,7 @@ ARGUMENTS = {
     "grep": (["pattern"], ["path", "include"]),
     "todowrite": (["todos"], []),
     "question": (["questions"], []),
+    "skill": (["name"], []),
 }
 
 
@@ -46,6 +47,13 @@ def test_what_a_model_is_told(tool: Tool) -> None:
 
 
 TAUGHT = {
+    "skill": {
+        "what for": "instructions for a kind of work",
+        "where they are listed": "system prompt",
+        "when": "before you begin",
+        "what is beside it": "other files",
+        "who decides": "person",
+    },
     "read": {
         "what for": "Reads a file",
         "limits": r"2,000 lines.*50 KiB.*2,000 characters",

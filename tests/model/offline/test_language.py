@@ -49,6 +49,7 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ("bash cat <<EOF | wc", c.Bash("cat <<EOF | wc")),
         ("glob **/*.py", c.Glob("**/*.py")),
         ("glob *.py src", c.Glob("*.py", "src")),
+        ('skill "git/pr"', c.Skill("git/pr")),
         ('grep "two words" src *.py', c.Grep("two words", "src", "*.py")),
         ("todo", c.Todo()),
         (

@@ -76,6 +76,13 @@ class Grep:
 
 
 @dataclass(frozen=True, slots=True)
+class Skill:
+    """Read a skill."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """Apply a patch."""
 
@@ -181,7 +188,7 @@ class Fail:
     """Milliseconds that the provider asks to wait."""
 
 
-Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
+Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Skill | Patch | Todo | Ask
 Calling: TypeAlias = Offered | CallTool
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail

@@ -2,16 +2,18 @@
 
 import os
 import sys
-from typing import NoReturn
 
-from kedge.cli.secrets import hide_secrets
+TYPE_CHECKING = False
+"""As that of `typing`, which takes longer than all else here."""
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
-def run() -> NoReturn:
+def run() -> "NoReturn":
     """The console script."""
     _open_missing_streams()
-    hide_secrets()
-    # Not earlier: it takes a while.
+    # Not earlier: what is imported may open files.
     from kedge.cli.main import run as run_command
 
     run_command()

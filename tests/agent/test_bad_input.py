@@ -80,6 +80,18 @@ async def test_an_unknown_agent(world: World) -> None:
         await check_usable(scene)
 
 
+@pytest.mark.parametrize("name", ["Read", "READ"])
+async def test_a_name_in_the_wrong_case(world: World, name: str) -> None:
+    """Some models write `Read` for `read`; the tool that they mean is called, and shown."""
+    async with ModelServer([answer(Call.of(name, filePath="a.txt")), FINE]) as server:
+        world.use(server)
+        async with world.at_work() as scene:
+            await scene.prompt("go")
+            (call,) = tools_of((await scene.answers())[0])
+            assert call.tool == "read"
+            assert isinstance(call.state, ToolCompleted)
+
+
 @pytest.mark.parametrize(
     ("call", "why"),
     [

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from kedge.agent import Call, Output, tool
-from kedge.agent.tools.builtin import BUILTIN
 from kedge.domain.errors import AgentNotFound, CommandNotFound, ModelNotFound, TurnAborted
 from kedge.domain.events import CommandExecuted, PermissionAsked, SessionIdle
 from kedge.domain.messages import Answer, MessageWithParts, UserMessage
@@ -204,25 +202,21 @@ async def test_init_is_remembered(scene: Scene) -> None:
     assert after.time.initialized is not None
 
 
-@tool("task", description="Stands in for the tool that hands tasks to other agents.")
-async def task(call: Call) -> Output:
-    """Nothing."""
-    return Output("")
-
-
 async def test_a_subtask_is_one_part(world: World) -> None:
     """For the agent and model of the command; the session's own agent answers the prompt."""
     world.configure(
-        command={"look": {"template": "find $1 @a.txt", "agent": "explore"}},
+        command={"look": {"template": "say found $1 @a.txt", "agent": "explore"}},
         agent={"explore": {"model": "kedge/offline"}},
     )
-    async with world.at_work(tools=[*BUILTIN, task]) as scene:
+    async with world.at_work() as scene:
         await run(scene, "look", "it")
-        (prompt,) = await prompts(scene)
+        prompt, *_ = await prompts(scene)
         (part,) = prompt.parts
         assert isinstance(part, SubtaskPart)
-        assert (part.agent, part.command, part.prompt) == ("explore", "look", "find it @a.txt")
+        assert (part.agent, part.command, part.prompt) == ("explore", "look", "say found it @a.txt")
         assert prompt.info.agent == "build"
+        (call,) = [call for answer in await scene.answers() for call in tools_of(answer)]
+        assert "found it @a.txt" in str(getattr(call.state, "output", call.state))
 
 
 async def test_without_subtasks_its_agent_answers(world: World) -> None:

@@ -1,12 +1,22 @@
 """Runs the command as people do: in a process of its own, with pipes or with a terminal."""
 
+import fcntl
 import os
 import pty
+import re
+import select
+import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
+
+from tests.support.timeouts import PATIENCE
 
 _TAKE_TERMINAL = """\
 import fcntl, os, sys, termios
@@ -58,30 +68,95 @@ class Terminal:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def talk(self, *arguments: str, answer: bytes) -> Done:
-        """Run a command at a terminal, and type an answer when it asks."""
+    @contextmanager
+    def keyboard(
+        self, *arguments: str, width: int = 80, environ: Mapping[str, str] | None = None
+    ) -> Iterator["Keyboard"]:
+        """Run a command at a terminal, with a person at the keyboard."""
         ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         try:
-            running = subprocess.Popen(
+            with subprocess.Popen(
                 [sys.executable, "-c", _TAKE_TERMINAL, *command(arguments)],
                 cwd=self.project,
-                env=self.environ,
+                env={**self.environ, "TERM": "xterm-256color", **(environ or {})},
                 stdin=theirs,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stdout=theirs,
+                stderr=theirs,
                 start_new_session=True,
-            )
-            os.close(theirs)
-            with running:
-                assert running.stdout is not None
-                said = b""
-                while b"[y/N]" not in said and (piece := os.read(running.stdout.fileno(), 4096)):
-                    said += piece
-                os.write(ours, answer)
-                said += running.stdout.read()
+            ) as running:
+                os.close(theirs)
+                keyboard = Keyboard(running, ours)
+                try:
+                    yield keyboard
+                finally:
+                    keyboard.leave()
         finally:
             os.close(ours)
-        return Done(running.returncode, said.decode(), "")
+
+    def talk(self, *arguments: str, answer: bytes, question: str = "[y/N]") -> Done:
+        """Run a command at a terminal, and type an answer when it asks."""
+        with self.keyboard(*arguments) as keyboard:
+            keyboard.until(question)
+            keyboard.type(answer)
+            return keyboard.end()
+
+
+class Keyboard:
+    """A person at the terminal of a running command."""
+
+    def __init__(self, running: subprocess.Popen[bytes], ours: int) -> None:
+        self._running = running
+        self._ours = ours
+        self._shown = b""
+
+    @property
+    def shown(self) -> str:
+        """All that was shown so far, with escape sequences."""
+        return self._shown.decode(errors="replace").replace("\r\n", "\n")
+
+    @property
+    def text(self) -> str:
+        """The same without escape sequences."""
+        return plain(self.shown)
+
+    def until(self, words: str) -> None:
+        """Look on until these words are there."""
+        deadline = monotonic() + PATIENCE
+        while words not in self.text:
+            assert self._read(deadline), f"it ended without {words!r}:\n{self.text}"
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._ours, keys)
+
+    def end(self) -> Done:
+        """Look on until the command ends."""
+        deadline = monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        return Done(self._running.wait(PATIENCE), self.text, "")
+
+    def leave(self) -> None:
+        """Close the terminal."""
+        if self._running.poll() is None:
+            self._running.send_signal(signal.SIGKILL)
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - monotonic()))
+        assert ready, f"nothing more came:\n{self.text}"
+        try:
+            piece = os.read(self._ours, 65536)
+        except OSError:
+            # How Linux tells that the last program at the terminal has gone.
+            return False
+        self._shown += piece
+        return bool(piece)
+
+
+def plain(text: str) -> str:
+    """A text without what styles it and moves the cursor."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
 def command(arguments: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from kedge.cli.commands import COMMANDS
 from tests.support import environment
 from tests.support.timeouts import PATIENCE
 
@@ -47,7 +48,26 @@ def environ(tmp_path: Path) -> dict[str, str]:
 COMMAND = [sys.executable, "-X", "importtime", "-m", "kedge"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["serve", "--help"]])
+HELP = {"argparse", "asyncio", "contextlib", "dataclasses", "json", "pathlib", "re", "typing"}
+"""What takes longer to import than Python takes to start."""
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_imports_nothing(argument: str, environ: dict[str, str]) -> None:
+    """The table of commands is all that it is made of."""
+    nothing = [sys.executable, "-X", "importtime", "-c", "pass"]
+    bare = subprocess.run(nothing, env=environ, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*COMMAND, argument], env=environ, capture_output=True, text=True, check=True
+    )
+    # `-m` takes contextlib, and an editable installation more.
+    assert (imported(done.stderr) - imported(bare.stderr)) & (HELP - {"contextlib"}) == set()
+    assert "kedge" in imported(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[command.name, "--help"] for command in COMMANDS], ids=lambda words: words[0]
+)
 def test_help_imports_neither_a_server_nor_a_model(
     arguments: list[str], environ: dict[str, str]
 ) -> None:

@@ -1,7 +1,6 @@
 """`kedge trust` and `kedge config`, from the first look to the last."""
 
 import json
-import signal
 
 import pytest
 
@@ -66,10 +65,10 @@ def test_from_the_first_look_to_the_last(terminal: Terminal) -> None:
     [
         (b"y\n", 0, "trusted: "),
         (b"Yes\n", 0, "trusted: "),
-        (b"n\n", 1, "nothing was trusted"),
-        (b"\n", 1, "nothing was trusted"),
-        (b"\x04", 1, "nothing was trusted"),
-        (b"\x03", -signal.SIGINT, "[y/N]"),
+        (b"n\n", 5, "nothing was trusted"),
+        (b"\n", 5, "nothing was trusted"),
+        (b"\x04", 5, "nothing was trusted"),
+        (b"\x03", 130, "interrupted; nothing was changed"),
     ],
     ids=["y", "yes", "n", "enter", "end", "interrupt"],
 )
@@ -87,8 +86,8 @@ def test_nobody_is_not_asked(terminal: Terminal) -> None:
     """Without a terminal nothing is trusted, and it says how to."""
     write(terminal, FILE)
     done = terminal.run("trust")
-    assert done.code == 1
-    assert done.err == "kedge: nothing was trusted; to agree, use a terminal or --yes\n"
+    assert done.code == 5
+    assert done.err == "kedge: nothing was changed; to go on, use a terminal or --yes\n"
     assert terminal.run("trust", "--list").out == "no file is trusted\n"
 
 

@@ -24,6 +24,7 @@ from kedge.domain.parts import (
     ToolRunning,
 )
 from kedge.domain.sessions import CacheCount, Todo, TokenCount
+from kedge.domain.wire_errors import structured_output
 from kedge.engine import parts as growing
 from kedge.engine.engine import Engine
 from kedge.engine.event_log import Event
@@ -534,3 +535,33 @@ async def test_what_is_slow_to_store_is_stored_seldom(
             now += 0.1
             await out.write("x")
         assert 5 <= stored <= 12
+
+
+async def test_a_step_can_have_an_answer_or_its_error(engine: Engine) -> None:
+    """Both are told with the end of the message; the error also by itself, before it."""
+    session = await engine.sessions.create()
+    async with engine.events.subscribe(session=session.id) as events:
+        async with session.turn("Well?") as turn:
+            async with turn.step() as step:
+                step.structured = {"size": 4}
+            async with turn.step() as step:
+                step.error = structured_output("it said nothing", 2)
+        heard: list[Event] = []
+        async for event in events:
+            heard.append(event)
+            if event.type == "session.idle":
+                break
+    answers = [each.info for each in (await session.messages()).messages[1:]]
+    assert [getattr(each, "structured", None) for each in answers] == [{"size": 4}, None]
+    assert [getattr(each, "error", None) for each in answers] == [None, step.error]
+    told = [event.type for event in heard]
+    assert told.count("session.error") == 1
+    assert "message.updated" in told[told.index("session.error") :]
+
+
+async def test_an_answer_that_is_no_json_is_refused(engine: Engine) -> None:
+    """What cannot be stored is the caller's mistake."""
+    session = await engine.sessions.create()
+    with pytest.raises(InvalidInput):
+        async with session.turn("Well?") as turn, turn.step() as step:
+            step.structured = object()

@@ -72,8 +72,9 @@ class RunningTurns:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # A handle of its own: the turn keeps it up to date.
         own = Session(self._engine, session.info)
-        # A user's command is run by no other process.
-        state = PromptState.TAKEN if takes_up else PromptState.TAKEN_LAST
+        # A user's command, and a subtask, is run by no other process.
+        is_left = takes_up and (prompt is None or prompt.link.works_for is None)
+        state = PromptState.TAKEN if is_left else PromptState.TAKEN_LAST
         turn = Turn(self._engine, own, prompt, takes_up=takes_up, state=state)
         running = self.spawn(self._turn(turn, work, attached, begun))
         # It may be cancelled before it has done anything.
@@ -153,7 +154,9 @@ class Following:
                 )
             except SessionBusy:
                 cursor = await self._engine.events.head()
-                if await prompt.queue(PromptState.WAITING):
+                is_left = prompt.link.works_for is None
+                state = PromptState.WAITING if is_left else PromptState.WAITING_LAST
+                if await prompt.queue(state):
                     await remember_seen(self._engine, session.id, attached)
                     return self._running.spawn(self._follow(session, prompt.message.id))
                 if not isinstance(await session.status(), Idle):
@@ -216,6 +219,7 @@ class AnswerOptions(TypedDict, total=False):
     tools: dict[str, bool] | None
     """Tools to leave out, or `"*": False` and those to keep."""
     format: OutputFormat | None
+    """`JsonSchemaFormat(schema=…)` for a JSON object, which the answer has as `structured`."""
     message_id: str | None
     """A prompt that exists already is not asked again."""
 

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from kedge.agent.retry import Repeats, Retries
 from kedge.agent.settings import AgentSettings
 from kedge.agent.shell.output import ShellOutput
 from kedge.agent.step_start import StepStart
+from kedge.agent.subagents import Subagents
 from kedge.agent.tools.call import Asker, Call
 from kedge.agent.tools.tool import Output, Tool, ToolFailure
 from kedge.config.values import ToolOutputConfig
@@ -104,7 +105,8 @@ class Means:
     """How much of an output is stored and sent."""
     folders: FolderInstructions
     """The instruction files of folders."""
-    skills: Mapping[str, Skill]
+    subagents: Subagents
+    skills: Mapping[str, Skill] = field(default_factory=dict)
     """The skills that the model may read."""
 
 
@@ -229,10 +231,16 @@ class Answering:
             await stream.__aexit__(None, None, None)
 
     async def _announced(self, event: ToolStarted | ToolCalled) -> ToolCall:
-        call = self._step.tool(event.name, {}, call_id=event.call_id)
+        call = self._step.tool(self._known(event.name), {}, call_id=event.call_id)
         self._calls[event.call_id] = call
         await call.announce()
         return call
+
+    def _known(self, name: str) -> str:
+        """The name of the tool that the model means: some write `Read` for `read`."""
+        if name in self._means.tools:
+            return name
+        return next((each for each in self._means.tools if each.lower() == name.lower()), name)
 
     async def _work(self, call: ToolCall, event: ToolCalled) -> None:
         problem = _filled(call, event)
@@ -244,37 +252,25 @@ class Answering:
             limit=means.limit,
             folders=means.folders,
             skills=means.skills,
+            subagents=means.subagents,
         )
         async with call:
             try:
                 if problem is not None:
                     raise ToolFailure(problem)
-                await self._done(call, await self._do(seen, event), seen)
+                await store_output(call, await self._do(seen, event), seen)
             except PermissionRejected as error:
                 self.was_rejected = True
                 call.fail(str(error))
             except (ToolFailure, KedgeError) as error:
-                await _fail(call, str(error), seen)
+                await store_failure(call, str(error), seen)
             except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
                 _log.exception("the tool %s failed", event.name)
-                await _fail(call, f"{type(error).__name__}: {error}", seen)
-
-    async def _done(self, call: ToolCall, output: Output, seen: Call) -> None:
-        # Checked here: an output that cannot be stored is an error of the tool.
-        text, title = check_text(output.text, "text"), check_text(output.title, "title")
-        metadata = wire.convert(dict(output.metadata), dict[str, Any])
-        attachments = check_values(output.attachments, FilePart, "attachments")
-        kept = await limited(text, seen, has_notes="truncated" in metadata)
-        call.output, call.title, call.attachments = kept.text, title, attachments
-        call.metadata = {"truncated": False, **metadata, **note_limit(kept.text, seen.limit)}
-        if kept.is_cut:
-            call.metadata["truncated"] = True
-        if kept.path is not None:
-            call.metadata["outputPath"] = str(kept.path)
+                await store_failure(call, f"{type(error).__name__}: {error}", seen)
 
     async def _do(self, call: Call, event: ToolCalled) -> Output:
         means = self._means
-        tool = means.tools.get(event.name)
+        tool = means.tools.get(self._known(event.name))
         if tool is None and self._request.tool_choice == "none":
             raise ToolFailure("This was not done: it is the last step, in which no tool is called.")
         if tool is None:
@@ -282,13 +278,29 @@ class Answering:
             raise ToolFailure(f"There is no tool {event.name!r} here. There are: {known}.")
         assert event.input is not None
         repeated = means.repeats.count(event.name, event.input)
-        if means.settings.repeats and repeated >= means.settings.repeats:
+        is_limited = bool(means.settings.repeats) and not tool.limits_itself
+        if is_limited and repeated >= means.settings.repeats:
             metadata: dict[str, Any] = {"tool": event.name, "input": dict(event.input)}
             await call.ask("doom_loop", [event.name], always=[event.name], metadata=metadata)
         return await tool(call, event.input)
 
 
-async def _fail(call: ToolCall, why: str, seen: Call) -> None:
+async def store_output(call: ToolCall, output: Output, seen: Call) -> None:
+    """Set what a call ends with."""
+    # Checked here: an output that cannot be stored is an error of the tool.
+    text, title = check_text(output.text, "text"), check_text(output.title, "title")
+    metadata = wire.convert(dict(output.metadata), dict[str, Any])
+    attachments = check_values(output.attachments, FilePart, "attachments")
+    kept = await limited(text, seen, has_notes="truncated" in metadata)
+    call.output, call.title, call.attachments = kept.text, title, attachments
+    call.metadata = {"truncated": False, **metadata, **note_limit(kept.text, seen.limit)}
+    if kept.is_cut:
+        call.metadata["truncated"] = True
+    if kept.path is not None:
+        call.metadata["outputPath"] = str(kept.path)
+
+
+async def store_failure(call: ToolCall, why: str, seen: Call) -> None:
     """An error is sent to the model as an output is, so the same limit applies."""
     call.fail((await limited(why, seen)).text)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kedge.config.values import Config
     from kedge.domain.permissions import AllowedPermission
 
-_ABOUT = """\
+ABOUT = """\
 Print the configuration of a folder as kedge has merged it, without secrets: JSON, and as comments
 the files it comes from (the last wins), what of them is ignored, and which model answers when
 neither a prompt nor the session names one.
@@ -24,11 +24,8 @@ This does not include what you allowed with "always" while an agent worked: --al
 """
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to the parser."""
-    command = commands.add_parser(
-        "config", help="print the merged configuration of a folder", description=_ABOUT
-    )
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_place(command)
     what = command.add_mutually_exclusive_group()
     what.add_argument(
@@ -36,7 +33,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     what.add_argument("--forget", metavar="ID", help="revoke one entry of that list")
     what.add_argument("--forget-all", action="store_true", help="revoke all entries of that list")
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

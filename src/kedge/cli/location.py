@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.processes import Processes
     from kedge.engine.trust import Trusting
 
 
@@ -17,6 +19,7 @@ class Target:
     directory: str
     worktree: str
     trusting: "Trusting"
+    processes: "Processes"
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
@@ -39,6 +42,38 @@ def add_data(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_location(command: argparse.ArgumentParser) -> None:
+    """Add the options for `open_engine` and `look`."""
+    command.add_argument(
+        "-C", "--directory", default=".", metavar="DIR", help="work there (default: this folder)"
+    )
+    add_data(command)
+
+
+@asynccontextmanager
+async def look(options: argparse.Namespace) -> AsyncIterator["Engine"]:
+    """An engine for commands that only read: it changes nothing, and disturbs no server."""
+    # Imported here, so that help and errors in options are fast.
+    from kedge.engine.open import look as look_from
+
+    async with look_from(
+        options.directory, data_dir=options.data, database=options.database
+    ) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def open_engine(options: argparse.Namespace) -> AsyncIterator["Engine"]:
+    """An engine for commands that change something. What dead processes left is recovered session
+    by session, where it is used."""
+    import kedge
+
+    async with kedge.open(
+        options.directory, data_dir=options.data, database=options.database, recover=False
+    ) as engine:
+        yield engine
+
+
 @asynccontextmanager
 async def open_place(options: argparse.Namespace) -> AsyncIterator[Target]:
     """The target of the options; this opens only the database, not an engine."""
@@ -46,6 +81,7 @@ async def open_place(options: argparse.Namespace) -> AsyncIterator[Target]:
     from kedge.domain.clock import SystemClock
     from kedge.domain.ids import IdMaker
     from kedge.engine.open import open_store
+    from kedge.engine.processes import Processes
     from kedge.engine.settings import data_folder, database_address
     from kedge.engine.trust import Trusting
     from kedge.engine.worktrees import find_directory, find_worktree
@@ -56,6 +92,6 @@ async def open_place(options: argparse.Namespace) -> AsyncIterator[Target]:
     address = database_address(options.database)
     store = await open_store(address, data_folder(options.data), IdMaker(clock))
     try:
-        yield Target(directory, worktree, Trusting(store, clock))
+        yield Target(directory, worktree, Trusting(store, clock), Processes(store))
     finally:
         await store.close()

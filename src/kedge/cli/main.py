@@ -1,32 +1,29 @@
-"""The command `kedge`: parses the command line, runs the sub-command and reports errors."""
+"""The command `kedge`: finds the command that was asked for, runs it and reports errors.
 
-import argparse
-import logging
+Only what that command needs is imported: `kedge --help` must not wait for a database.
+"""
+
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import NoReturn
 
 from kedge._version import __version__
-from kedge.cli import config, serve, trust
-from kedge.cli.secrets import hide_secrets
-from kedge.config.display import printable
-from kedge.domain.errors import InternalError, KedgeError
+from kedge.cli.commands import BY_NAME, COMMANDS, Command
+from kedge.cli.exit_codes import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE
 
-COMMANDS = (serve, trust, config)
-"""Modules with `add(commands)`, which sets `run` to the function of the command."""
+TYPE_CHECKING = False
+"""As that of `typing`, which takes longer than `kedge --help` needs."""
 
-_ABOUT = "The durable, rewindable session engine for coding agents."
-_EXAMPLES = """\
-examples:
-  kedge serve               serve this folder to OpenCode's clients and others
-  kedge config              show the configuration of this folder, and its files
-  kedge trust               review what this project's configuration wants, and accept it
-  kedge trust --revoke      stop trusting this project
-  kedge trust --list        list the trusted files
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
+    from typing import NoReturn
 
-docs/configuration.md in kedge's repository describes all settings.
+_WITH_SECRETS = {"serve", "run"}
+"""The commands that start programs which must not see the secrets of this process."""
+_ABOUT = "kedge: the durable, rewindable session engine for coding agents."
+_MORE = """\
+`kedge COMMAND --help` says more, and docs/cli.md in kedge's repository most.
 """
 
 
@@ -35,53 +32,119 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         # Characters that cannot be encoded must not make it fail.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    options, unknown = parser().parse_known_args(arguments)
-    if unknown:
-        # With the usage of the sub-command, because the mistake is there.
-        options.command.error(f"unrecognized arguments: {printable(' '.join(unknown))}")
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code: int = options.run(options)
+        code = _run(words)
         sys.stdout.flush()
-    except KedgeError as error:
-        print(f"kedge: {printable(str(error))}", file=sys.stderr)
-        if isinstance(error, InternalError):
-            raise
-        return 1
     except KeyboardInterrupt:
         print("kedge: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has closed it; do not flush anything at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return CLOSED_PIPE
+    except Exception as error:
+        code = _report(error)
+        if not code:
+            raise
     return code
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
-    made = argparse.ArgumentParser(
-        prog="kedge",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument("--version", action="version", version=f"kedge {__version__}")
-    commands = made.add_subparsers(metavar="COMMAND", title="commands", required=True)
-    for command in COMMANDS:
-        command.add(commands)
-    for each in commands.choices.values():
-        each.set_defaults(command=each)
+def _run(words: list[str]) -> int:
+    first = words[0] if words else ""
+    if first in ("--help", "-h", "help") and (len(words) == 1 or first != "help"):
+        print(usage(), end="")
+        return 0
+    if first == "--version":
+        print(f"kedge {__version__}")
+        return 0
+    if first == "help":
+        words = [words[1], "--help"]
+    command = BY_NAME.get(words[0]) if words else None
+    if command is None:
+        return _unknown(words)
+    module = module_of(command)
+    options = parser_of(command, module).parse_args(words[1:])
+    code: int = module.run(options)
+    return code
+
+
+def module_of(command: Command) -> "ModuleType":
+    """The module of a command."""
+    from importlib import import_module
+
+    return import_module(f"kedge.cli.{command.module}")
+
+
+def parser_of(command: Command, module: "ModuleType") -> "argparse.ArgumentParser":
+    """The parser for the options of a command."""
+    from kedge.cli.parser import Parser
+
+    made = Parser(prog=f"kedge {command.name}", description=module.ABOUT)
+    module.add(made)
     return made
 
 
-def run() -> NoReturn:
+def usage() -> str:
+    """What `kedge --help` prints."""
+    width = max(len(name) for name in BY_NAME) + 2
+    lines = [_ABOUT, "", "usage: kedge [COMMAND] [OPTIONS]"]
+    for group in dict.fromkeys(command.group for command in COMMANDS):
+        lines += ["", f"{group}:"]
+        lines += [
+            f"  {command.name:{width}}{command.help}"
+            for command in COMMANDS
+            if command.group == group
+        ]
+    return "\n".join([*lines, "", _MORE])
+
+
+def _unknown(words: list[str]) -> int:
+    from difflib import get_close_matches
+
+    from kedge.cli.screen import one_line
+
+    if not words:
+        print(usage(), end="", file=sys.stderr)
+        return USAGE
+    near = get_close_matches(words[0], BY_NAME, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    print(
+        f"kedge: there is no command {one_line(words[0])}; {hint}`kedge --help` lists them",
+        file=sys.stderr,
+    )
+    return USAGE
+
+
+def _report(error: Exception) -> int:
+    """Tell what went wrong, unless it is a bug: then 0, and the traceback says where it is."""
+    from kedge.cli.failure import Failure
+    from kedge.cli.screen import one_line
+    from kedge.domain.errors import InternalError, KedgeError
+
+    if not isinstance(error, Failure | KedgeError | OSError):
+        return 0
+    print(f"kedge: {one_line(str(error))}", file=sys.stderr)
+    if isinstance(error, InternalError):
+        return 0
+    return error.code if isinstance(error, Failure) else FAILED
+
+
+def run() -> "NoReturn":
     """Run the command of this process and exit."""
-    # `__main__` has done this already, but scripts installed by older versions bypass it.
-    hide_secrets()
+    if not _WITH_SECRETS.isdisjoint(sys.argv[1:]):
+        # Before any large import: it may begin anew, by exec.
+        from kedge.cli.secrets import hide_secrets
+
+        hide_secrets()
     code = main()
-    with suppress(OSError):
+    try:
         sys.stdout.flush()
-    logging.shutdown()
+    except OSError:
+        # Its reader has gone, or the disk is full: nothing can be said there any more.
+        code = code or FAILED
+    if logging := sys.modules.get("logging"):
+        logging.shutdown()
     # Without shutting down the interpreter: threads of granian's that still need it would abort
     # the process, and a clean stop of the server would look like a crash.
     os._exit(code)

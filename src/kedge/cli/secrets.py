@@ -1,4 +1,4 @@
-"""Hides the secrets of `kedge serve` from the processes that it starts.
+"""Hides the secrets of `kedge serve` and `kedge run` from the processes that they start.
 
 To do so, the process replaces itself by exec: same process id, files and arguments, but no secrets
 in its environment and command line. A pipe hands these over. This happens before any large import.
@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from kedge.domain.child_processes import DATABASE_URL, SERVER_PASSWORDS
-
 _HANDED = "KEDGE_SECRETS_FD"
 """Names the descriptor from which secrets are read."""
 _PASSWORD = re.compile(r"(?<=://)([^:/@?]*):[^/?]*@|(?<=[?&]password=)[^&]*", re.IGNORECASE)
@@ -25,12 +23,10 @@ _PR_SET_DUMPABLE = 4
 
 @cache
 def hide_secrets() -> None:
-    """Run exec if others could see a secret of this server, and protect its memory from them.
+    """Run exec if others could see a secret of this process, and protect its memory from them.
 
     Only the first call has an effect: afterwards the secrets are set again, but only in memory.
     """
-    if "serve" not in sys.argv[1:]:
-        return
     close_memory()
     if _HANDED in os.environ:
         _take(os.environ.pop(_HANDED))
@@ -43,6 +39,8 @@ def hide_secrets() -> None:
 
 
 def _is_secret(name: str, value: str) -> bool:
+    from kedge.domain.child_processes import DATABASE_URL, SERVER_PASSWORDS
+
     return name in SERVER_PASSWORDS or (name == DATABASE_URL and value != without_password(value))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kedge.server.lifecycle import Running
 
-_ABOUT = """\
+ABOUT = """\
 Serve sessions over HTTP, in OpenCode's protocol: `opencode attach http://127.0.0.1:4096` and
 OpenCode's SDKs work with it. When it is ready it prints one line with its address. Ctrl-C stops it:
 running turns are interrupted and recorded; a second Ctrl-C exits at once.
@@ -30,15 +30,9 @@ examples:
 """
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to the parser."""
-    command = commands.add_parser(
-        "serve",
-        help="serve sessions over HTTP, for OpenCode's clients and others",
-        description=_ABOUT,
-        epilog=_MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    command.epilog = _MORE
     command.add_argument(
         "directory",
         nargs="?",
@@ -83,7 +77,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         action="store_true",
         help="log each request, and log messages of clients, to standard error",
     )
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

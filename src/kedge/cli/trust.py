@@ -2,19 +2,19 @@
 
 import argparse
 import asyncio
-import signal
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from kedge.cli.consent import agrees, refuse_agents
+from kedge.cli.exit_codes import DECLINED
 from kedge.cli.location import add_place, open_place
 
 if TYPE_CHECKING:
     from kedge.config.files import LoadedFile
     from kedge.config.jsonc import KeyPath
 
-_ABOUT = """\
+ABOUT = """\
 The configuration files of a project may choose models, prompts and stricter permissions. Settings
 that could send your code or keys elsewhere, run programs or permit more count only after you have
 trusted the file. This command shows these settings, asks, and remembers the file with its present
@@ -22,11 +22,8 @@ content: when the file changes, it is untrusted again.
 """
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to the parser."""
-    command = commands.add_parser(
-        "trust", help="trust the configuration files of a project", description=_ABOUT
-    )
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_place(command)
     what = command.add_mutually_exclusive_group()
     what.add_argument("--yes", action="store_true", help="show it, but do not ask")
@@ -34,7 +31,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     what.add_argument(
         "--revoke", action="store_true", help="stop trusting the files of this project"
     )
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
     wanting = asyncio.run(_look(options))
     if not wanting:
         return 0
-    # Outside of the event loop, which could not be interrupted while the user thinks.
-    if not options.yes and not _agrees():
-        return 1
+    if not options.yes and not agrees("Trust this, for as long as the files stay as they are?"):
+        _say("nothing was trusted")
+        return DECLINED
     asyncio.run(_trust(options, wanting))
     return 0
 
@@ -82,6 +78,7 @@ async def _look(options: argparse.Namespace) -> list["LoadedFile"]:
     from kedge.config.load import notices
 
     async with open_place(options) as place:
+        await refuse_agents(place.processes, "kedge trust")
         files = await place.trusting.files(place.directory, place.worktree)
         ours = [file for file in files if file.root is not None]
         if not ours:
@@ -130,24 +127,6 @@ def _find(value: Any, path: "KeyPath") -> tuple[bool, object]:  # noqa: ANN401 -
         except (KeyError, IndexError, TypeError):
             return False, None
     return True, value
-
-
-def _agrees() -> bool:
-    if not sys.stdin.isatty():
-        print("kedge: nothing was trusted; to agree, use a terminal or --yes", file=sys.stderr)
-        return False
-    # Python can miss a Ctrl-C right before it starts to wait; nothing is open here.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        answer = input("Trust this, for as long as the files stay as they are? [y/N] ")
-    except EOFError:
-        answer = ""
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if answer.strip().lower() in ("y", "yes"):
-        return True
-    _say("nothing was trusted")
-    return False
 
 
 def _say(*lines: str) -> None:

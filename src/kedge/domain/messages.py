@@ -42,6 +42,9 @@ class JsonSchemaFormat(Value, tag_field="type", tag="json_schema", frozen=True, 
 
 OutputFormat = TextFormat | JsonSchemaFormat
 
+ANSWER_TOOL = "StructuredOutput"
+"""The tool by which a model answers in such a format; clients know its name."""
+
 
 class TurnSummary(Value, frozen=True, kw_only=True):
     """What the turn of a user message changed."""

@@ -17,6 +17,7 @@ from kedge.domain.ids import IdMaker
 from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.sessions import SessionStatus
 from kedge.engine.asks import Asks
+from kedge.engine.background import BackgroundTasks
 from kedge.engine.conversation import Conversations
 from kedge.engine.event_log import EventLog
 from kedge.engine.heartbeats import Heartbeat
@@ -97,6 +98,7 @@ class Engine:
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
         self.conversations = Conversations(self)
+        self.background = BackgroundTasks(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
         self.heartbeat = Heartbeat(data, self.runs.engine_id)
@@ -123,6 +125,12 @@ class Engine:
         """Locate the engine's project, and start the background tasks."""
         self._place = await self.locate(directory)
         self.upkeep.start()
+
+    async def look_around(self, directory: str | os.PathLike[str]) -> None:
+        """Locate the engine's project like `start`, for a caller that only reads: a new folder is
+        not stored, and nothing runs in the background."""
+        real = find_directory(directory)
+        self._place = await self._last_known(real) or await self._as_unseen(real)
 
     async def close(self) -> None:
         """Stop all runs, then close the database; a caller that is cancelled still waits for it."""
@@ -200,14 +208,21 @@ class Engine:
         """The project and worktree of a directory as they were last stored, even if it is gone: for
         callers that only display something. A new folder is located."""
         real = real_path(directory)
-        worktree = await asyncio.to_thread(find_worktree, real)
-        project = await self.store.read(partial(project_of, worktree.root))
-        if project is not None:
-            return Place(real, worktree.root, project)
+        if (place := await self._last_known(real)) is not None:
+            return place
         try:
             return await self.locate(real)
         except DirectoryNotFound:
-            return Place(real, worktree.root, self._unseen(worktree))
+            return await self._as_unseen(real)
+
+    async def _last_known(self, real: str) -> Place | None:
+        worktree = await asyncio.to_thread(find_worktree, real)
+        project = await self.store.read(partial(project_of, worktree.root))
+        return None if project is None else Place(real, worktree.root, project)
+
+    async def _as_unseen(self, real: str) -> Place:
+        worktree = await asyncio.to_thread(find_worktree, real)
+        return Place(real, worktree.root, self._unseen(worktree))
 
     def _unseen(self, worktree: Worktree) -> Project:
         now = self.clock.now()

@@ -33,21 +33,7 @@ async def open(
     Without `recover` that happens in the background, and a session that is used before waits for
     its own recovery.
     """
-    if settings is not None and not isinstance(settings, Settings):
-        raise InvalidInput("settings must be a kedge.Settings", field="settings")
-    chosen = settings or Settings()
-    chosen_clock = clock or SystemClock()
-    ids = IdMaker(chosen_clock, random)
-    folder = data_folder(data_dir)
-    store = await open_store(database_address(database), folder, ids, chosen.outage_patience)
-    engine = Engine(
-        store,
-        data=folder,
-        clock=chosen_clock,
-        ids=ids,
-        random=random,
-        settings=chosen,
-    )
+    engine = await _opened(data_dir, database, settings, clock, random)
     try:
         await engine.start(directory)
         if recover:
@@ -55,6 +41,40 @@ async def open(
         yield engine
     finally:
         await engine.close()
+
+
+@asynccontextmanager
+async def look(
+    directory: str | os.PathLike[str] = ".",
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    database: str | os.PathLike[str] | None = None,
+) -> AsyncIterator[Engine]:
+    """Like `open`, for callers that only read: nothing is recovered, no background work runs, and a
+    folder that is new to kedge is not stored."""
+    engine = await _opened(data_dir, database, None, None, os.urandom)
+    try:
+        await engine.look_around(directory)
+        yield engine
+    finally:
+        await engine.close()
+
+
+async def _opened(
+    data_dir: str | os.PathLike[str] | None,
+    database: str | os.PathLike[str] | None,
+    settings: Settings | None,
+    clock: Clock | None,
+    random: Callable[[int], bytes],
+) -> Engine:
+    if settings is not None and not isinstance(settings, Settings):
+        raise InvalidInput("settings must be a kedge.Settings", field="settings")
+    chosen = settings or Settings()
+    chosen_clock = clock or SystemClock()
+    ids = IdMaker(chosen_clock, random)
+    folder = data_folder(data_dir)
+    store = await open_store(database_address(database), folder, ids, chosen.outage_patience)
+    return Engine(store, data=folder, clock=chosen_clock, ids=ids, random=random, settings=chosen)
 
 
 async def open_store(

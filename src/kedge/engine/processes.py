@@ -19,7 +19,7 @@ from kedge.domain.child_processes import Process
 from kedge.engine.os_process import Seen, boot, machine, marks, process, processes
 from kedge.store.port import Store
 from kedge.store.queries.fences import Fence
-from kedge.store.queries.processes import drop_process, put_process
+from kedge.store.queries.processes import call_of, drop_process, put_process
 
 _log = logging.getLogger(__name__)
 _GRACE = 1.0
@@ -70,6 +70,12 @@ class Processes:
         now on."""
         self.leaders.discard(ended.pid)
         await self._store.write(partial(drop_process, ended))
+
+    async def call_around(self) -> str | None:
+        """The call of an agent that this very process belongs to, in this database; None if a
+        person started it, as far as the system shows."""
+        marked, started = await asyncio.to_thread(_line_of_this_process)
+        return await self._store.read(partial(call_of, marked, machine(), boot(), started))
 
     def keep(self, drain: Drain) -> None:
         """Keep reading output until the engine closes, so that no process is ended by a broken
@@ -151,6 +157,13 @@ def _of_command(
         and pid != me
         and not (inside and me in above)
     }
+
+
+def _line_of_this_process() -> tuple[list[str], dict[int, int]]:
+    """The calls that this process and its ancestors are marked with, and when each started."""
+    seen, me = processes(), os.getpid()
+    line = [me, *line_of(me, seen)]
+    return sorted(frozenset().union(*map(marks, line))), {pid: seen[pid].started for pid in line}
 
 
 def line_of(pid: int, seen: Mapping[int, Seen]) -> set[int]:

@@ -32,6 +32,7 @@ from kedge.domain.titles import fork_title, slug
 from kedge.domain.worktrees import TreeEntry
 from kedge.engine.kept_files import inherit, release
 from kedge.engine.validation import (
+    check_flag,
     check_limit,
     check_offset,
     check_text,
@@ -39,6 +40,7 @@ from kedge.engine.validation import (
     check_value,
     check_values,
 )
+from kedge.store.queries.boundaries import turn_after, turn_before
 from kedge.store.queries.change_queries import changes_of, snapshot_at
 from kedge.store.queries.forks import fork_session
 from kedge.store.queries.leases import when_idle
@@ -275,9 +277,21 @@ class Session:
         )
         return await self._engine.reverts.revert(self, message_id, part_id, wish)
 
-    async def unrevert(self) -> Receipt:
-        """Restore what `revert` took out, unless a prompt has made it final."""
-        return await self._engine.reverts.unrevert(self)
+    async def unrevert(self, *, dry_run: bool = False) -> Receipt:
+        """Restore what `revert` took out, unless a prompt has made it final. With `dry_run` the
+        receipt says what would be done."""
+        dry = bool(check_flag(dry_run, "dry_run"))
+        return await self._engine.reverts.unrevert(self, dry_run=dry)
+
+    async def turn_to_undo(self) -> str | None:
+        """The prompt of the last turn that is not reverted: `revert` takes it to undo one more
+        turn. None if there is none."""
+        return await self._engine.store.read(partial(turn_before, self.id))
+
+    async def turn_to_redo(self) -> str | None:
+        """The prompt that `revert` takes to bring back one of several reverted turns. None if at
+        most one is reverted: then `unrevert` brings it back."""
+        return await self._engine.store.read(partial(turn_after, self.id))
 
     async def reverted_diff(self) -> str:
         """What a pending revert did to the files, as `git diff` text of at most 1 MiB."""

@@ -21,6 +21,7 @@ from kedge.store.queries.sessions import (
     deleted_sessions,
     get_session,
     restore_session,
+    sessions_from,
 )
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ class Sessions:
         info = await self._engine.store.read(partial(get_session, check_id("ses", id)))
         return Session(self._engine, info)
 
+    async def beginning(self, prefix: str, *, limit: int = 10) -> "list[Session]":
+        """The sessions whose id begins like this, in any directory; `ses_` may be left out."""
+        whole = f"ses_{check_text(prefix, 'prefix').removeprefix('ses_')}"
+        script = partial(sessions_from, whole, check_limit(limit))
+        return [Session(self._engine, info) for info in await self._engine.store.read(script)]
+
     async def list(
         self,
         *,
@@ -142,7 +149,7 @@ class Sessions:
         this id, `path` those at or below a path in the project, `everywhere` those of all projects.
         `roots` and `archived` are True (only those), False (none of those) or None (all). `start`
         leaves out sessions that have not changed since that time, `before` those that have.
-        `search` selects sessions that have the words in their title or text.
+        `search` selects sessions that have it anywhere in their title, or its words in their text.
         """
         listing = Listing(
             directory=directory,

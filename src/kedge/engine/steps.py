@@ -23,6 +23,7 @@ from kedge.domain.parts import (
     ToolPending,
 )
 from kedge.domain.sessions import NO_TOKENS, Todo, TokenCount
+from kedge.domain.wire_errors import Failure
 from kedge.engine.parts import Growing, Stream, ToolCall
 from kedge.engine.session import is_large
 from kedge.engine.timeline.effects import Effects, StepFiles, StepSample, together
@@ -39,22 +40,27 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """An assistant message being written. Set `tokens`, `cost` and `finish` before it ends."""
+    """An assistant message being written. Set `tokens`, `cost`, `finish`, and `structured` or
+    `error`, before it ends."""
 
-    def __init__(self, turn: Turn, model: MessageModel) -> None:
+    def __init__(self, turn: Turn, model: MessageModel, agent: str) -> None:
         self.turn = turn
         self.tokens: TokenCount = NO_TOKENS
         self.cost: float = 0
         self.finish: str | None = None
         """Why the model stopped; by default "tool-calls" if it called tools, else "stop"."""
+        self.structured: Any = None
+        """The answer as JSON, if the prompt asked for it in a format."""
+        self.error: Failure | None = None
+        """What is wrong with the answer, although the step itself went well."""
         engine = turn.engine
         info = turn.session.info
         self.message = AssistantMessage(
             id=engine.ids.message(),
             sessionID=info.id,
             parentID=turn.message.id,
-            mode=turn.agent,
-            agent=turn.agent,
+            mode=agent,
+            agent=agent,
             modelID=model.modelID,
             providerID=model.providerID,
             variant=model.variant,
@@ -94,9 +100,13 @@ class Step:
 
     async def _begin(self, taken: StepSample) -> None:
         start = StepStartPart(snapshot=taken.id, **self.new_part())
-        now = self.turn.engine.clock.now()
-        begin = partial(begin_step, self.message, start, fence=self.turn.fence, now=now)
+        begin = self._beginning(start)
         self.message = await self.turn._write(partial(together, begin, taken.record))
+
+    def _beginning(self, start: StepStartPart) -> ScriptMaker[AssistantMessage]:
+        """What to store at the beginning."""
+        now = self.turn.engine.clock.now()
+        return partial(begin_step, self.message, start, fence=self.turn.fence, now=now)
 
     async def __aexit__(
         self,
@@ -132,12 +142,21 @@ class Step:
         patch, summary = await self._patch(), await self.turn._summary()
         cost = self._cost_with(self.cost)
         self.message = msgspec.structs.replace(
-            self.message, finish=reason, cost=cost, tokens=self.tokens
+            self.message,
+            finish=reason,
+            cost=cost,
+            tokens=self.tokens,
+            structured=wire.convert(self.structured, Any),
+            error=None if self.error is None else check_value(self.error, Failure),
         )
         fence, now = self.turn.fence, engine.clock.now()
         end = partial(finish_step, self.message, finish, patch, summary, fence=fence, now=now)
-        await self.turn._write(partial(together, end, taken.record))
+        await self.turn._write(partial(together, self._ending(end), taken.record))
         reach("step-ended")
+
+    def _ending(self, end: ScriptMaker[None]) -> ScriptMaker[None]:
+        """What to store at the end."""
+        return end
 
     async def spend(self, tokens: TokenCount, cost: float) -> None:
         """Record the tokens and cost of a failed model request, which is repeated or given up."""

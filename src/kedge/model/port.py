@@ -99,16 +99,16 @@ class ModelRequest:
     system: tuple[str, ...]
     turns: tuple[UserTurn | AssistantTurn, ...]
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: Literal["auto", "none", "required"] = "auto"
     """With "none" the request still lists the tools, because they are part of what the provider has
-    cached, but the model must not call them now."""
+    cached, but the model must not call them now; with "required" it must call one."""
     temperature: float | None = None
     top_p: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Settings from the model's configuration and its variant, in the provider's names."""
     conversation: str | None = None
     """A name shared by all requests of a conversation, by which a provider finds its cache."""
-    purpose: Literal["answer", "title"] = "answer"
+    purpose: Literal["answer", "title", "summary"] = "answer"
     attempt: int = 1
     """The number of this attempt; earlier ones failed."""
 

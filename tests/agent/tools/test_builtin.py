@@ -123,6 +123,15 @@ TAUGHT = {
         "git": "commit.*only when asked",
         "example": "Example",
     },
+    "task": {
+        "what for": "Gives a task to another agent",
+        "knows nothing": "knows nothing of this conversation",
+        "what to say": "all that it needs",
+        "at once": "run at the same time",
+        "when not": "Do not give away",
+        "go on": "task_id",
+        "check": "may be wrong",
+    },
     "todowrite": {
         "what for": "todo list",
         "when": "three steps or more",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kedge.domain.messages import ANSWER_TOOL
 from kedge.model.offline import OfflineModel
 from kedge.model.port import (
     AssistantTurn,
@@ -19,7 +20,10 @@ from kedge.model.port import (
     UserTurn,
 )
 
-NAMES = ("read", "write", "edit", "apply_patch", "bash", "glob", "grep", "todowrite", "question")
+NAMES = (
+    *("read", "write", "edit", "apply_patch", "bash", "glob", "grep", "todowrite", "question"),
+    ANSWER_TOOL,
+)
 TOOLS = tuple(ToolSpec(name=name, description=name, parameters={}) for name in NAMES)
 Turn = UserTurn | AssistantTurn
 

@@ -1,10 +1,12 @@
 """The tool calls that commands stand for."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
+from kedge.agent.json_schema import mismatch
 from kedge.model.port import ToolSpec, ToolStarted
 from tests.model.offline.requests import NAMES, TOOLS, ask, events, in_short, request
 
@@ -39,6 +41,8 @@ from tests.model.offline.requests import NAMES, TOOLS, ask, events, in_short, re
         ("grep x src *.py", "grep", {"pattern": "x", "path": "src", "include": "*.py"}),
         ("patch <<END\nP\nEND", "apply_patch", {"patchText": "P"}),
         ("todo", "todowrite", {"todos": []}),
+        ('structured {"a": 1}', "StructuredOutput", {"a": 1}),
+        ("structured", "StructuredOutput", {}),
         (
             "todo [x] a !low",
             "todowrite",
@@ -119,6 +123,7 @@ async def test_a_tool_that_is_not_offered(missing: str) -> None:
         "grep": "grep x",
         "todowrite": "todo a",
         "question": "ask a | b",
+        "StructuredOutput": "structured",
     }
     tools = [tool for tool in TOOLS if tool.name != missing]
     answer = in_short(await events(request(lines[missing], tools=tools)))
@@ -134,3 +139,30 @@ async def test_deleting_without_patches() -> None:
     bash = ToolSpec(name="bash", description="", parameters={})
     [call] = in_short(await events(request("delete it's.txt", tools=[bash]))).calls
     assert call.input == {"command": "rm -- 'it'\"'\"'s.txt'"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}, {"a": "example"}),
+        ({"required": ["n"], "properties": {"n": {"type": "integer", "minimum": 5}}}, {"n": 5}),
+        ({"required": ["e"], "properties": {"e": {"enum": ["x", "y"]}}}, {"e": "x"}),
+        (
+            {
+                "required": ["o", "l"],
+                "properties": {
+                    "o": {"type": "object", "required": ["t"]},
+                    "l": {"type": "array", "items": {"type": "boolean"}, "minItems": 2},
+                },
+            },
+            {"o": {"t": "example"}, "l": [True, True]},
+        ),
+    ],
+)
+async def test_an_example_that_fits(schema: dict[str, Any], value: dict[str, Any]) -> None:
+    """A prompt in plain words that wants a structured answer gets one that fits its schema."""
+    spec = ToolSpec(name="StructuredOutput", description="", parameters=schema)
+    asked = replace(request("Which file?", tools=[spec]), tool_choice="required")
+    (call,) = in_short(await events(asked)).calls
+    assert call.input == value
+    assert mismatch(value, schema) is None

@@ -251,8 +251,8 @@ def _with_notes(output: str, notes: Sequence[str]) -> str:
 OWN_COMMAND = "The following tool was executed by the user"
 
 
-class _Owner:
-    """The user's own command needs no permission."""
+class Owner:
+    """What a person runs needs no permission."""
 
     withheld = ()
 
@@ -276,8 +276,8 @@ class _Owner:
         return set(texts)
 
     async def question(self, questions: Sequence[QuestionInfo], *, call: Call) -> list[list[str]]:
-        """A command asks no questions."""
-        raise AssertionError("a shell command asks no questions")
+        """It asks no questions."""
+        raise AssertionError("what a person runs asks no questions")
 
 
 async def run_own_command(
@@ -288,7 +288,7 @@ async def run_own_command(
     async with turn.step() as step:
         async with step.tool("bash", {"command": command}) as running:
             try:
-                output = await run_shell(Call(step, running, _Owner(), limit=limit), command)
+                output = await run_shell(Call(step, running, Owner(), limit=limit), command)
             except ToolFailure as failure:
                 running.fail(str(failure))
             else:

@@ -8,6 +8,7 @@ from kedge.agent.tools.grep import grep
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
 from kedge.agent.tools.skill import skill
+from kedge.agent.tools.task import task
 from kedge.agent.tools.todowrite import todowrite
 from kedge.agent.tools.tool import Tool
 from kedge.agent.tools.write import write
@@ -20,6 +21,7 @@ BUILTIN: tuple[Tool, ...] = (
     write,
     apply_patch,
     bash,
+    task,
     todowrite,
     question,
     skill,

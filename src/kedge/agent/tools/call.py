@@ -16,6 +16,7 @@ from kedge.domain.questions import QuestionInfo
 
 if TYPE_CHECKING:
     from kedge.agent.folder_instructions import FolderInstructions
+    from kedge.agent.subagents import Subagents
     from kedge.domain.commands import Skill
     from kedge.engine.engine import Engine
     from kedge.engine.files.edits import FileWork
@@ -61,6 +62,8 @@ class Call:
     """How much of its output is stored and sent."""
     folders: "FolderInstructions | None" = None
     """The instruction files of folders, if they are to be sent."""
+    subagents: "Subagents | None" = None
+    """The other agents, if it may give them tasks."""
 
     skills: "Mapping[str, Skill]" = MappingProxyType({})
     """The skills that may be read."""
@@ -74,11 +77,13 @@ class Call:
         limit: ToolOutputConfig = DEFAULT,
         folders: "FolderInstructions | None" = None,
         skills: "Mapping[str, Skill] | None" = None,
+        subagents: "Subagents | None" = None,
     ) -> None:
         self.step = step
         self.limit = limit
         self.folders = folders
         self.skills = skills or {}
+        self.subagents = subagents
         self._running = running
         self._asker = asker
 
@@ -205,6 +210,14 @@ class Call:
     async def observes(self) -> None:
         """From here to the end of the call, record changes to any file of the worktree."""
         await self._running.declare(effects="unknown")
+
+    async def show(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
+        """Show the user at once what must not be missed."""
+        await self._running.show(title=title, **metadata)
+
+    def keep(self, **metadata: Any) -> None:  # noqa: ANN401
+        """Metadata that the call ends with, also if it fails."""
+        self._running.keep(**metadata)
 
     async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
         """Show the user how far it has come."""

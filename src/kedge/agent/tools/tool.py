@@ -55,6 +55,8 @@ class Tool:
     run: Callable[..., Awaitable[Output]]
     permission: str
     """The name of the permission in rules: a tool that they wholly deny is not offered."""
+    limits_itself: bool = False
+    """Whether it may be called with the same input any number of times, without a permission."""
 
     @property
     def spec(self) -> ToolSpec:

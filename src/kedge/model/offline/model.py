@@ -1,24 +1,36 @@
 """The offline model: answers a request, event by event."""
 
 import asyncio
+import re
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
 
+from kedge.domain import wire_errors
+from kedge.domain.messages import ANSWER_TOOL
 from kedge.domain.providers import ModelInfo
 from kedge.domain.sessions import CacheCount, TokenCount
 from kedge.model.offline import commands as c
 from kedge.model.offline import replies
-from kedge.model.offline.commands import fault, offline_info
+from kedge.model.offline.commands import TOO_LONG, fault, offline_info
 from kedge.model.offline.script import Next, next_of, prompt_of_title
 from kedge.model.port import (
+    AssistantTurn,
     Finished,
     Media,
     ModelEvent,
+    ModelFailure,
     ModelRequest,
     Reasoning,
     ReasoningDelta,
@@ -32,9 +44,11 @@ from kedge.model.port import (
     ToolResult,
     ToolStarted,
     ToolUse,
+    UserTurn,
 )
 
 _HEADER_LENGTH = 30
+_TASK = re.compile(r'(?:<task id="|task_id: )(ses_\w+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +60,7 @@ class Made:
     raw: str
 
 
-def made(command: c.Calling, tools: Collection[str], round: int | None) -> Made:
+def made(command: c.Offered | c.CallTool, tools: Collection[str], round: int | None) -> Made:
     """The call for a command; in a repeated command, {n} becomes the number of the round."""
     if isinstance(command, c.CallTool):
         raw = command.raw if round is None else command.raw.replace("{n}", str(round))
@@ -98,6 +112,28 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "todowrite", {"todos": [_todo(item) for item in items]}
         case c.Ask():
             return "question", {"questions": [_question(command)]}
+        case c.Task():
+            return "task", _task(command)
+
+
+def _task(task: c.Task) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "description": replies.title(task.text),
+        "prompt": task.text,
+        "subagent_type": task.agent,
+    }
+    return {**given, "background": True} if task.background else given
+
+
+def _last_task(turns: Sequence[UserTurn | AssistantTurn]) -> str:
+    """The last task that a result in the conversation names."""
+    named = [
+        found[1]
+        for turn in turns
+        for item in turn.content
+        if isinstance(item, ToolResult) and (found := _TASK.search(item.output))
+    ]
+    return named[-1] if named else "none"
 
 
 def _given(**arguments: object) -> dict[str, Any]:
@@ -142,6 +178,10 @@ class OfflineModel:
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
         """Answer a request."""
+        limit = self.info.limit.input or self.info.limit.context
+        given = _count(request, 0, 0).input
+        if limit and given > limit:
+            raise ModelFailure(wire_errors.context_overflow(TOO_LONG.format(given, limit)))
         async with aclosing(_streamed(request)) as events:
             yield events
 
@@ -199,6 +239,9 @@ class _Answer:
         if self._request.purpose == "title":
             yield from _spoken(replies.title(prompt_of_title(self._request)), None)
             return
+        if self._request.purpose == "summary":
+            yield from _spoken(replies.summary(prompt_of_title(self._request)), None)
+            return
         following = next_of(self._request)
         is_silent = True
         for line in following.lines:
@@ -240,8 +283,15 @@ class _Answer:
         raise fault(fail.kind, fail.after)
 
     def _called(self, command: c.Calling, pace: c.Pace | None, round: int | None) -> Iterator[Act]:
+        is_any = isinstance(command, c.CallTool)
+        if isinstance(command, c.Structured):
+            command = self._structured(command)
         call = made(command, self._tools, round)
-        if call.tool not in self._tools and not isinstance(command, c.CallTool):
+        if isinstance(command, c.Task) and command.again:
+            assert call.input is not None
+            input = {**call.input, "task_id": _last_task(self._request.turns)}
+            call = Made(call.tool, input, msgspec.json.encode(input).decode())
+        if call.tool not in self._tools and not is_any:
             yield from _spoken(replies.not_offered(call.tool), None)
             return
         self._calls += 1
@@ -250,6 +300,13 @@ class _Answer:
         if pace:
             yield from (Pause(pace.milliseconds / 1000) for _ in range(pace.pieces))
         yield ToolCalled(call_id=id, name=call.tool, input=call.input, raw=call.raw)
+
+    def _structured(self, command: c.Structured) -> c.CallTool:
+        schemas = [each.parameters for each in self._request.tools if each.name == ANSWER_TOOL]
+        raw = command.raw
+        if raw is None:
+            raw = msgspec.json.encode(replies.example(schemas[0] if schemas else {})).decode()
+        return c.CallTool(ANSWER_TOOL, raw)
 
 
 def _spoken(text: str, pace: c.Pace | None) -> Iterator[Act]:

@@ -1,6 +1,7 @@
 """The offline model's own messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kedge.model.offline.parser import VERBS, Problem, Scanner, near_command
 from kedge.model.port import ToolResult
@@ -8,6 +9,8 @@ from kedge.model.port import ToolResult
 _MOST_SHOWN = 10_000
 _TITLE_LENGTH = 50
 _TITLE_WORDS = 7
+_SUMMARY_LINE = 100
+_SUMMARY_PROMPTS = 3
 
 REAL_MODEL = (
     "For a real one set a key, for example `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, or name a "
@@ -112,3 +115,85 @@ def title(prompt: str) -> str:
     words = [word for word in line.split()[:_TITLE_WORDS] if not word.startswith("<<")]
     found = " ".join(words)[:_TITLE_LENGTH].strip()
     return found[:1].upper() + found[1:] or "Nothing yet"
+
+
+def summary(request: str) -> str:
+    """A summary of the conversation in a request for one: its prompts and files, shortened. It does
+    not grow with the conversation."""
+    told = request.partition("<conversation>")[2].partition("</conversation>")[0].splitlines()
+    prior = request.partition("<prior-summary>")[2].partition("</prior-summary>")[0]
+    asked = _starting(told, "[User]: ")
+    called = _starting(told, "[Assistant tool call]: ")
+    first = _starting(prior.splitlines(), "- first: ") or asked
+    before = sum(int(each) for each in _starting(prior.splitlines(), "- prompts: "))
+    newest = "\n".join(f"- {each[:_SUMMARY_LINE]}" for each in asked[-_SUMMARY_PROMPTS:])
+    return f"""\
+## Objective
+- first: {first[0][:_SUMMARY_LINE] if first else "(none)"}
+
+## Important Details
+- prompts: {before + len(asked)}
+
+## Work State
+### Completed
+{newest or "(none)"}
+### Active
+(none)
+### Blocked
+(none)
+
+## Next Move
+{called[-1][:_SUMMARY_LINE] if called else "(none)"}
+
+## Relevant Files
+(none)"""
+
+
+def _starting(lines: Sequence[str], start: str) -> list[str]:
+    return [line.removeprefix(start) for line in lines if line.startswith(start)]
+
+
+_EXAMPLES: Mapping[str, Any] = {
+    "null": None,
+    "boolean": True,
+    "integer": 1,
+    "number": 1,
+    "string": "example",
+    "array": [],
+}
+_VALUES = ("const", "default")
+_CHOICES = ("enum", "examples")
+_COMBINED = ("anyOf", "oneOf", "allOf")
+_DEEPEST = 8
+
+
+def example(schema: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON schema
+    """A value that fits a schema of the usual kind; what is not required is left out."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return "example"
+    for key in _VALUES:
+        if key in schema:
+            return schema[key]
+    for key in (*_CHOICES, *_COMBINED):
+        if isinstance(schema.get(key), list) and schema[key]:
+            first = schema[key][0]
+            return first if key in _CHOICES else example(first, depth + 1)
+    kind = schema.get("type", "object" if "properties" in schema or not depth else "string")
+    return _example_of(kind[0] if isinstance(kind, list) and kind else kind, schema, depth)
+
+
+def _example_of(kind: object, schema: Mapping[str, Any], depth: int) -> Any:  # noqa: ANN401
+    if kind == "object":
+        return _example_object(schema, depth)
+    if kind == "array" and isinstance(schema.get("minItems"), int):
+        return [example(schema.get("items"), depth + 1)] * min(schema["minItems"], 100)
+    if kind in ("integer", "number") and isinstance(schema.get("minimum"), int | float):
+        return schema["minimum"]
+    return _EXAMPLES.get(str(kind), "example")
+
+
+def _example_object(schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    properties, required = schema.get("properties"), schema.get("required")
+    known = properties if isinstance(properties, Mapping) else {}
+    names = required if isinstance(required, list) else []
+    return {str(name): example(known.get(name, {"type": "string"}), depth + 1) for name in names}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kedge.domain.text import mend_text
-from kedge.model.offline.commands import Fail, Line, Say
+from kedge.model.offline.commands import Fail, Line, Say, Structured
 from kedge.model.offline.parser import CALLS, parse
 from kedge.model.offline.replies import chat, closing, complaint, report
 from kedge.model.port import (
@@ -98,6 +98,7 @@ class _Progress:
 
     def __init__(self, request: ModelRequest) -> None:
         self._turns = request.turns
+        self._must_call = request.tool_choice == "required"
         self.is_marked = any(
             isinstance(item, Text) and item.is_prompt
             for turn in request.turns
@@ -150,7 +151,9 @@ class _Progress:
             # The request did fail, or the user would not have sent another prompt.
             self._waiting.clear()
         script = parse(text)
-        if script is None:
+        if script is None and self._must_call:
+            self._add([ScriptStep((Line(command=Structured()),))])
+        elif script is None:
             self._reply(chat(text, is_first=self._is_first))
         elif script.problems:
             self._reply(complaint(script.problems, is_first=self._is_first))

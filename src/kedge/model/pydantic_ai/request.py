@@ -291,8 +291,8 @@ def settings_of(
     for name, value in _usual(request, info, protocol).items():
         settings.setdefault(name, value)
     settings.update(_habits(protocol))
-    if request.tools and request.tool_choice == "none":
-        settings["tool_choice"] = "none"
+    if request.tools and request.tool_choice != "auto":
+        settings["tool_choice"] = request.tool_choice
     budget = _thinking_budget(settings)
     if info.capabilities.temperature and not budget and not _is_set_in_its_ways(profile):
         settings.update(_sampling(request))

@@ -4,7 +4,7 @@ OpenCode does; files are not handled here."""
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kedge.store.queries.sessions import get_session_text
+from kedge.store.queries.sessions import get_session, get_session_text
 from kedge.store.transaction import Script, row, rows
 
 _TALKS = ("text", "tool")
@@ -44,6 +44,35 @@ def find_boundary(
     if prompt is not None:
         id, pos = prompt
     return Boundary(message_id=id, part_id=None, pos=pos)
+
+
+_END = 2**62
+
+
+def turn_before(session_id: str) -> Script[str | None]:
+    """The prompt of the last turn that is not reverted, not even in part; None if there is none."""
+    pos = yield from _reverted_from(session_id)
+    last = _END if pos is None else pos - 1
+    found = yield from row("message_last_prompt", session_id=session_id, pos=last)
+    return None if found is None else str(found[0])
+
+
+def turn_after(session_id: str) -> Script[str | None]:
+    """The prompt of the second of the turns that a pending revert hides; None if it hides one."""
+    pos = yield from _reverted_from(session_id)
+    if pos is None:
+        return None
+    found = yield from row("message_next_prompt", session_id=session_id, pos=pos)
+    return None if found is None else str(found[0])
+
+
+def _reverted_from(session_id: str) -> Script[int | None]:
+    """The position of the first message that a pending revert hides, or takes parts of."""
+    revert = (yield from get_session(session_id)).revert
+    if revert is None:
+        return None
+    found = yield from row("message_get", session_id=session_id, id=revert.messageID)
+    return None if found is None else int(found[4])
 
 
 def worth_keeping(types: Iterable[str]) -> bool:

@@ -1,9 +1,11 @@
 """Processes of a session's commands, so that a process that takes over the session can end them."""
 
+from collections.abc import Iterable, Mapping
+
 from kedge.domain.child_processes import Process
 from kedge.store.queries.fences import Fence, pass_fence
 from kedge.store.queries.sessions import lock_session
-from kedge.store.transaction import Script, rows, run
+from kedge.store.transaction import Script, row, rows, run
 
 
 def put_process(process: Process, fence: Fence | None = None) -> Script[None]:
@@ -52,3 +54,20 @@ def processes_of(session_id: str) -> Script[list[Process]]:
         )
         for part_id, machine, boot, pid, pgid, started in found
     ]
+
+
+def call_of(
+    marks: Iterable[str], machine: str, boot: str, started: Mapping[int, int]
+) -> Script[str | None]:
+    """A call of this database that a process belongs to, if any: by the marks in its environment
+    and its ancestors', or because it or an ancestor, given with its start, is the stored process of
+    a call."""
+    for mark in marks:
+        # Not only of calls that still run: a process may have outlived its call.
+        if (yield from row("part_anywhere", id=mark)) is not None:
+            return mark
+    for pid, start in started.items():
+        for part_id, since in (yield from rows("process_of", machine=machine, boot=boot, pid=pid)):
+            if since == start:
+                return str(part_id)
+    return None

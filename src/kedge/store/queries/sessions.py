@@ -140,6 +140,13 @@ def touched(info: SessionInfo, now: int) -> SessionInfo:
     return msgspec.structs.replace(info, time=time)
 
 
+def sessions_from(prefix: str, limit: int) -> Script[list[SessionInfo]]:
+    """The sessions whose id begins like this, in the order of their ids."""
+    # Ids are ASCII: this sorts behind whatever begins with the prefix.
+    found = yield from rows("session_from", first=prefix, last=f"{prefix}\x7f", limit=limit)
+    return _decoded([text for (text,) in found])
+
+
 def child_sessions(id: str) -> Script[list[SessionInfo]]:
     """The subtasks of a session."""
     return _decoded((yield from child_texts(id)))

@@ -100,5 +100,6 @@ def say_cut_off(info: SessionInfo, error: Failure, first_pos: int) -> Script[Non
     if found is None:
         return
     message = wire.decode(join_message(info.id, found), AssistantMessage)
-    if message.error is None and message.finish in (None, "tool-calls"):
+    is_answered = message.error is not None or message.structured is not None
+    if not is_answered and message.finish in (None, "tool-calls"):
         yield from change_message(info, msgspec.structs.replace(message, error=error))

@@ -61,6 +61,9 @@ VALUES (:id, :project_id, :worktree, :directory, :parent_id, :fork_session_id, :
 -- name: session_get
 SELECT data FROM session WHERE id = :id AND time_deleted IS NULL
 
+-- name: session_from
+SELECT data FROM session WHERE id >= :first AND id < :last AND time_deleted IS NULL ORDER BY id LIMIT :limit
+
 -- name: session_put
 UPDATE session SET data = :data, time_updated = :time_updated, project_id = :project_id WHERE id = :id
 
@@ -405,6 +408,23 @@ WHERE session_id = :fork AND parent_id IS NOT NULL
 -- name: part_compactions
 SELECT message_pos, id, data FROM part WHERE session_id = :session_id AND type = 'compaction'
 
+-- name: message_at
+SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND pos = :pos
+
+-- name: message_answer_rows
+SELECT id, role, parent_id, data, pos FROM message
+WHERE session_id = :session_id AND pos > :pos AND parent_id = :parent_id ORDER BY pos
+
+-- name: message_answers_back
+SELECT id, role, parent_id, data, pos FROM message
+WHERE session_id = :session_id AND role = 'assistant' AND pos < :pos ORDER BY pos DESC LIMIT :limit
+
+-- name: part_pruned
+SELECT m.id, p.message_pos, p.id, p.type, p.data
+FROM part p JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE p.session_id = :session_id AND p.message_pos < :pos AND p.type = 'tool' AND p.data LIKE :pattern
+ORDER BY p.message_pos, p.id
+
 -- name: message_ids_before
 SELECT id FROM message WHERE session_id = :session_id AND pos < :pos ORDER BY pos
 
@@ -547,10 +567,32 @@ DELETE FROM task_turn WHERE session_id = :session_id
 -- name: purge_task_parent
 DELETE FROM task_turn WHERE parent_id = :session_id
 
+-- name: background_task_add
+INSERT INTO background_task (session_id, parent_id, prompt_id, title, owner, time_expires)
+VALUES (:session_id, :parent_id, :prompt_id, :title, :owner, :time_expires)
+
+-- name: background_task_get
+SELECT session_id FROM background_task WHERE session_id = :session_id
+
+-- name: background_task_list
+SELECT session_id, parent_id, prompt_id, title, owner, time_expires FROM background_task ORDER BY session_id
+
+-- name: background_task_renew
+UPDATE background_task SET time_expires = :time_expires WHERE owner = :owner
+
+-- name: background_task_drop
+DELETE FROM background_task WHERE session_id = :session_id
+
+-- name: purge_background_task
+DELETE FROM background_task WHERE session_id = :session_id OR parent_id = :session_id
+
 -- ---- reverts: boundaries, plans, tails
 
 -- name: message_last_prompt
 SELECT id, pos FROM message WHERE session_id = :session_id AND pos <= :pos AND role = 'user' ORDER BY pos DESC LIMIT 1
+
+-- name: message_next_prompt
+SELECT id, pos FROM message WHERE session_id = :session_id AND pos > :pos AND role = 'user' ORDER BY pos LIMIT 1
 
 -- name: part_homes
 SELECT m.pos, m.id FROM part p JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
@@ -723,6 +765,12 @@ DELETE FROM process WHERE session_id = :session_id AND part_id = :part_id AND pi
 -- name: process_list
 SELECT part_id, machine, boot, pid, pgid, started FROM process
 WHERE session_id = :session_id ORDER BY part_id, pid
+
+-- name: process_of
+SELECT part_id, started FROM process WHERE machine = :machine AND boot = :boot AND pid = :pid
+
+-- name: part_anywhere
+SELECT 1 FROM part WHERE id = :id LIMIT 1
 
 -- name: purge_process
 DELETE FROM process WHERE session_id = :session_id

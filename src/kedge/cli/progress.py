@@ -1,0 +1,60 @@
+"""A progress bar with the time that is left, for whatever takes longer than a second.
+
+Nothing is shown of what is quicker, and nothing where standard error is no terminal.
+"""
+
+import time
+from types import TracebackType
+
+from kedge.cli.screen import DIM, Screen, clip, errors
+from kedge.cli.times import lasting
+
+_QUIET = 1.0
+"""Seconds in which nothing is shown."""
+_EVERY = 0.1
+_BAR = 24
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """How far something is; use it in a `with` block, and call `at` as often as you like."""
+
+    def __init__(self, what: str, total: int | None = None, screen: Screen | None = None) -> None:
+        self._what = what
+        self._total = total
+        self._screen = screen or errors()
+        self._began = self._shown = time.monotonic()
+        self._is_shown = False
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_shown:
+            self._screen.write(_CLEAR)
+
+    def at(self, done: int, total: int | None = None) -> None:
+        """So much is done, of so much in all."""
+        self._total = self._total if total is None else total
+        now = time.monotonic()
+        if not self._screen.is_smart or now - self._began < _QUIET or now - self._shown < _EVERY:
+            return
+        self._shown, self._is_shown = now, True
+        line = progress_line(self._what, done, self._total, now - self._began)
+        self._screen.write(_CLEAR + self._screen.paint(clip(line, self._screen.width - 1), DIM))
+
+
+def progress_line(what: str, done: int, total: int | None, seconds: float) -> str:
+    """The bar after so many seconds."""
+    if not total:
+        return f"{what}  {done:,}  {lasting(seconds)}"
+    part = min(1.0, done / total)
+    full = round(part * _BAR)
+    bar = "━" * full + "╌" * (_BAR - full)
+    left = f"  {lasting(seconds / part - seconds)} left" if part else ""
+    return f"{what}  {bar} {part:4.0%}  {done:,} of {total:,}{left}"

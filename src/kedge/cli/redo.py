@@ -1,0 +1,55 @@
+"""`kedge redo`: brings back the turn that was undone last."""
+
+import argparse
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kedge.cli.consent import refuse_agents
+from kedge.cli.failure import Failure
+from kedge.cli.location import add_location, open_engine
+from kedge.cli.receipts import add_consent, carry_out
+from kedge.cli.selection import add_session, find_session
+from kedge.cli.turns import announce_turn
+
+if TYPE_CHECKING:
+    from kedge.domain.receipts import Receipt
+    from kedge.engine.session import Session
+
+ABOUT = """\
+Bring back the turn that was undone last, with its messages and its changes to files. Again, and the
+next one comes back. What people changed meanwhile stays.
+"""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_session(command)
+    add_consent(command)
+    add_location(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    return asyncio.run(_redo(options))
+
+
+async def _redo(options: argparse.Namespace) -> int:
+    async with open_engine(options) as engine:
+        await refuse_agents(engine.processes, "kedge redo")
+        session = await find_session(engine, options.session)
+        if session.info.revert is None:
+            raise Failure(
+                "nothing is undone in this session; `kedge tails` has what a prompt made final"
+            )
+        await announce_turn(session, session.info.revert.messageID, "redo")
+        act = partial(_forth, session, await session.turn_to_redo())
+        return await carry_out(
+            act, options, question="Bring it back?", done="back", again="kedge undo takes it out"
+        )
+
+
+async def _forth(session: "Session", next_prompt: str | None, dry_run: bool) -> "Receipt":
+    if next_prompt is None:
+        return await session.unrevert(dry_run=dry_run)
+    return await session.revert(next_prompt, dry_run=dry_run)

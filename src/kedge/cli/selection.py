@@ -1,0 +1,66 @@
+"""Finds the session and the message that a person means by a few characters.
+
+A session is named by its id or the beginning of it (`ses_` may be left out), or by `last`.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kedge.cli.failure import Failure
+from kedge.cli.screen import clip, one_line
+
+if TYPE_CHECKING:
+    from kedge.domain.sessions import SessionInfo
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+
+LAST = "last"
+SHORT = 8
+"""Characters of an id that people see: of a session it is the time to 16 ms."""
+_CANDIDATES = 8
+
+
+def add_session(command: argparse.ArgumentParser, *, option: bool = False) -> None:
+    """Add the argument for `find_session`."""
+    told = "id or beginning of an id, or `last` (default: the last session used here)"
+    if option:
+        command.add_argument("--session", "-s", metavar="SESSION", help=told)
+    else:
+        command.add_argument("session", nargs="?", metavar="SESSION", help=told)
+
+
+async def find_session(engine: "Engine", name: str | None) -> "Session":
+    """The session that is meant."""
+    if name in (None, LAST):
+        return await _last(engine)
+    assert name is not None
+    found = await engine.sessions.beginning(name, limit=_CANDIDATES)
+    exact = [each for each in found if each.id in (name, f"ses_{name}")]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    if not found:
+        raise Failure(f"there is no session {one_line(name)}; `kedge sessions` lists them")
+    raise Failure(ambiguous(name, [each.info for each in found]))
+
+
+async def _last(engine: "Engine") -> "Session":
+    page = await engine.sessions.list(roots=True, archived=False, limit=1)
+    if not page.sessions:
+        raise Failure(
+            f"there is no session in {engine.place.worktree} yet; `kedge run` or `kedge serve`"
+            " begins one, `kedge sessions --all` lists those of other projects"
+        )
+    return page.sessions[0]
+
+
+def ambiguous(name: str, infos: Sequence["SessionInfo"]) -> str:
+    """What to say when a name could mean several sessions."""
+    shown = ", ".join(f"{short(info.id)} ({clip(one_line(info.title), 40)})" for info in infos)
+    more = ", …" if len(infos) == _CANDIDATES else ""
+    return f"{one_line(name)} may be {shown}{more}; type more of the id"
+
+
+def short(id: str) -> str:
+    """The beginning of an id, long enough to name a session in practice."""
+    return id.partition("_")[2][:SHORT]

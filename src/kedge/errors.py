@@ -3,6 +3,7 @@
 from kedge.domain.errors import (
     AgentClosed,
     AgentNotFound,
+    BackupRefused,
     CallerError,
     CannotListen,
     CommandNotFound,
@@ -62,6 +63,7 @@ from kedge.domain.errors import (
 __all__ = [
     "AgentClosed",
     "AgentNotFound",
+    "BackupRefused",
     "CallerError",
     "CannotListen",
     "CommandNotFound",

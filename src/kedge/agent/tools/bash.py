@@ -17,7 +17,7 @@ from kedge.agent.tools.call import Call
 from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.config.values import ToolOutputConfig
-from kedge.domain.permissions import IN_GIT, UNCERTAIN
+from kedge.domain.permissions import IN_GIT, UNCERTAIN, PermissionRule
 from kedge.domain.questions import QuestionInfo
 from kedge.domain.text import mend_text
 from kedge.engine.turns import Turn
@@ -270,6 +270,10 @@ class Owner:
     async def forbid(self, permission: str, texts: Iterable[str], *, call: Call) -> list[str]:
         """Allowed."""
         return []
+
+    async def rule(self, permission: str, text: str, *, call: Call) -> PermissionRule:
+        """Allowed."""
+        return PermissionRule(permission="*", pattern="*", action="allow")
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
         """All allowed."""

@@ -12,6 +12,7 @@ from kedge.config.values import ToolOutputConfig
 from kedge.domain.child_processes import OWN_SECRETS
 from kedge.domain.events import FileEdited
 from kedge.domain.parts import FilePart
+from kedge.domain.permissions import PermissionRule
 from kedge.domain.questions import QuestionInfo
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Asker(Protocol):
     async def forbid(self, permission: str, texts: Iterable[str], *, call: "Call") -> list[str]:
         """Raise if a rule denies one of the texts; return those whose meaning is not certain, where
         a rule denies anything."""
+
+    async def rule(self, permission: str, text: str, *, call: "Call") -> PermissionRule:
+        """The rule that decides about a text, whatever a person allowed."""
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: "Call") -> set[str]:
         """The texts that need no answer of the user."""
@@ -160,6 +164,10 @@ class Call:
         """Raise if a rule denies one of the texts; go on without asking if none does. Returns those
         whose meaning is not certain, where a rule denies anything."""
         return await self._asker.forbid(permission, texts, call=self)
+
+    async def rule(self, permission: str, text: str) -> PermissionRule:
+        """The rule that decides about a text, whatever a person allowed for good."""
+        return await self._asker.rule(permission, text, call=self)
 
     async def unasked(self, permission: str, texts: Iterable[str]) -> set[str]:
         """The texts that need no answer of the user."""

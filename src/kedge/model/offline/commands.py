@@ -128,6 +128,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read a page of the web."""
+
+    url: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """Give another agent a task, whose commands are a text."""
 
@@ -213,7 +221,7 @@ class Fail:
 
 
 Offered: TypeAlias = (
-    Write | Edit | Delete | Read | Bash | Glob | Grep | Skill | Patch | Todo | Ask | Task
+    Write | Edit | Delete | Read | Bash | Glob | Grep | Skill | Patch | Todo | Ask | Task | Fetch
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge

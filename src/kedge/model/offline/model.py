@@ -110,6 +110,8 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "apply_patch", {"patchText": text}
         case c.Todo(items):
             return "todowrite", {"todos": [_todo(item) for item in items]}
+        case c.Fetch(url, format):
+            return "webfetch", _given(url=url, format=format)
         case c.Ask():
             return "question", {"questions": [_question(command)]}
         case c.Task():

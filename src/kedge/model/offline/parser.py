@@ -376,6 +376,11 @@ VERBS = MappingProxyType(
             "ask you, for any number of answers",
             lambda given: _ask(given, multiple=True),
         ),
+        "webfetch": Verb(
+            "webfetch URL [FORMAT]",
+            "read a page of the web",
+            lambda given: c.Fetch(given.word().text, given.word_if_any()),
+        ),
         "task": Verb("task AGENT [again] [background] TEXT", "give another agent commands", _task),
         "structured": Verb(
             "structured [JSON]",

@@ -57,6 +57,8 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
         case c.Ask(question, options, multiple):
             verb = "choose" if multiple else "ask"
             return f"{verb} {_block([question, *(_option(option) for option in options)])}"
+        case c.Fetch(url, format):
+            return _words("webfetch", *_quoted_all(url, format))
         case c.Task(agent, text, again, background):
             words = ("again" if again else None, "background" if background else None)
             return _words("task", _quoted(agent), *words, _task_text(text))

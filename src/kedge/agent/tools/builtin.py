@@ -6,6 +6,7 @@ from kedge.agent.tools.bash import bash
 from kedge.agent.tools.edit import edit
 from kedge.agent.tools.glob import glob
 from kedge.agent.tools.grep import grep
+from kedge.agent.tools.plan_exit import plan_exit
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
 from kedge.agent.tools.skill import skill
@@ -28,4 +29,5 @@ BUILTIN: tuple[Tool, ...] = (
     todowrite,
     skill,
     apply_patch,
+    plan_exit,
 )

@@ -147,6 +147,11 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanExit:
+    """Ask whether the plan is to be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
@@ -221,7 +226,20 @@ class Fail:
 
 
 Offered: TypeAlias = (
-    Write | Edit | Delete | Read | Bash | Glob | Grep | Skill | Patch | Todo | Ask | Task | Fetch
+    Write
+    | Edit
+    | Delete
+    | Read
+    | Bash
+    | Glob
+    | Grep
+    | Skill
+    | Patch
+    | Todo
+    | Ask
+    | Task
+    | Fetch
+    | PlanExit
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge

@@ -81,6 +81,13 @@ class Grep:
 
 
 @dataclass(frozen=True, slots=True)
+class Skill:
+    """Read a skill."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyPatch:
     """Apply a patch."""
 
@@ -226,6 +233,7 @@ Offered: TypeAlias = (
     | Bash
     | Glob
     | Grep
+    | Skill
     | ApplyPatch
     | WriteTodos
     | Ask

@@ -27,6 +27,7 @@ _WORK, _LOOK, _UNDO, _KEEP, _SET = (
 )
 
 COMMANDS = (
+    Command("run", _WORK, "give an agent a prompt, and watch it work"),
     Command("serve", _WORK, "serve sessions over HTTP, for OpenCode's clients and others"),
     Command("sessions", _LOOK, "list and search sessions"),
     Command("undo", _UNDO, "take back the last turn, its messages and its files"),

@@ -21,7 +21,7 @@ SHORT = 8
 _CANDIDATES = 8
 
 
-def add_session(command: argparse.ArgumentParser, *, option: bool = False) -> None:
+def add_session(command: argparse._ActionsContainer, *, option: bool = False) -> None:
     """Add the argument for `find_session`."""
     told = "id or beginning of an id, or `last` (default: the last session used here)"
     if option:

@@ -21,6 +21,8 @@ Bring back the turn that was undone last, with its messages and its changes to f
 next one comes back. What people changed meanwhile stays.
 """
 
+NOTHING = Failure("nothing is undone in this session; `kedge tails` lists what prompts made final")
+
 
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -39,9 +41,7 @@ async def _redo(options: argparse.Namespace) -> int:
         await refuse_agents(engine.processes, "kedge redo")
         session = await find_session(engine, options.session)
         if session.info.revert is None:
-            raise Failure(
-                "nothing is undone in this session; `kedge tails` has what a prompt made final"
-            )
+            raise NOTHING
         await announce_turn(session, session.info.revert.messageID, "redo")
         act = partial(_forth, session, await session.turn_to_redo())
         return await carry_out(

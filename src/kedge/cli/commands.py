@@ -28,8 +28,10 @@ _WORK, _LOOK, _UNDO, _KEEP, _SET = (
 
 COMMANDS = (
     Command("run", _WORK, "give an agent a prompt, and watch it work"),
+    Command("answer", _WORK, "answer what agents ask"),
     Command("abort", _WORK, "stop what runs in a session"),
     Command("serve", _WORK, "serve sessions over HTTP, for OpenCode's clients and others"),
+    Command("attach", _WORK, "open OpenCode's terminal UI here"),
     Command("sessions", _LOOK, "list and search sessions"),
     Command("show", _LOOK, "show one session and its last turn"),
     Command("log", _LOOK, "the turns of a session: what was asked, who answered, what changed"),
@@ -51,6 +53,10 @@ COMMANDS = (
     Command("permissions", _SET, "what was allowed with `always`, and revoking it"),
     Command("config", _SET, "print the merged configuration of a folder"),
     Command("trust", _SET, "trust the configuration files of a project"),
+    Command("completion", _SET, "print the script for completion in bash"),
 )
+
+OVERVIEW = Command("", "", "what runs and what to type next", "overview")
+"""`kedge` without a command."""
 
 BY_NAME = {command.name: command for command in COMMANDS}

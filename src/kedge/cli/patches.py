@@ -5,6 +5,8 @@ from kedge.cli.times import many
 
 _STYLES = {"+": GREEN, "-": RED, "@": CYAN}
 _TAB = "    "
+_NOISE = ("Index: ", "=" * 60)
+"""What programs need, but people do not."""
 
 
 def show_patch(
@@ -12,6 +14,8 @@ def show_patch(
 ) -> None:
     """Write a patch; without `heads` only the lines of its hunks."""
     lines = patch_lines(patch, heads=heads)
+    if screen.is_terminal:
+        lines = [line for line in lines if not line.startswith(_NOISE)]
     kept = lines if most is None or len(lines) <= most + 1 else lines[:most]
     for line in kept:
         shown = safe(line)

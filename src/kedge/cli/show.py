@@ -67,7 +67,7 @@ async def _show(options: argparse.Namespace) -> int:
     )
     screen.line(screen.paint(one_line(session.title), BOLD))
     rows = _rows(screen, session.info, status)
-    rows.append(("turns", many(len(turns), "turn")))
+    rows.append(("turns", str(len(turns))))
     if also := ", ".join(many(number, noun) for number, noun in counts if number):
         rows.append(("also", also))
     pairs(screen, rows, "  ")

@@ -36,7 +36,8 @@ class TurnView:
         self._at_start = True
         """Whether the cursor stands at the beginning of a line."""
         self._running: dict[str, str] = {}
-        self._has_status = False
+        self._status = ""
+        """The line that says what runs, if it is shown."""
         self._prompts: set[str] = set()
 
     def hear(self, event: "Event") -> None:
@@ -130,16 +131,19 @@ class TurnView:
         self._finish_line()
 
     def _show_status(self) -> None:
-        self._clear_status()
-        if self._rest.is_smart and self._at_start and self._running:
-            line = clip("… " + ", ".join(self._running.values()), self._rest.width - 1)
+        if not (self._rest.is_smart and self._at_start):
+            return
+        running = ", ".join(self._running.values())
+        line = clip(f"… {running}", self._rest.width - 1) if running else ""
+        if line != self._status:
+            self._clear_status()
             self._rest.write(self._rest.paint(line, DIM))
-            self._has_status = True
+            self._status = line
 
     def _clear_status(self) -> None:
-        if self._has_status:
+        if self._status:
             self._rest.write(_CLEAR)
-            self._has_status = False
+            self._status = ""
 
 
 class JsonView:

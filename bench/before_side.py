@@ -19,7 +19,6 @@ from bench.scratch import Scratch
 from bench.server_cuts import cut_start
 from bench.snapshots_sides import open_snapshots, wait_until_independent
 from bench.trees import committed, sizes
-from kedge.engine.event_log import Subscription
 
 Round = Callable[[], Awaitable[tuple[float, ...]]]
 
@@ -124,7 +123,7 @@ async def _speaker(
         listening.cancel()
 
 
-async def _listen(events: Subscription) -> None:
+async def _listen(events: "kedge.Subscription") -> None:
     async for _ in events:
         pass
 

@@ -69,7 +69,7 @@ def test_a_minute_to_the_first_undo(tmp_path: Path, environ: dict[str, str]) -> 
 
 def type_in(line: str, wanted: str, folder: Path, environ: dict[str, str]) -> bool:
     """Type a command at a terminal, and Enter if it asks; returns whether the file is there."""
-    with at_keyboard(["bash", "-c", line], folder, environ) as keyboard:
+    with at_keyboard([shutil.which("bash") or "", "-c", line], folder, environ) as keyboard:
         if "[Y/n]" in wanted:
             keyboard.until("[Y/n]")
             keyboard.type(b"\n")

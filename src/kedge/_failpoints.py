@@ -58,6 +58,18 @@ RUN_POINTS = (
 )
 """Those that a turn comes by."""
 
+SUMMARY_POINTS = (
+    # A compaction is asked for or due, and nothing of its summary is stored.
+    "summary-due",
+    # The summary has begun.
+    "summary-begun",
+    # It is written, and does not count yet.
+    "summary-written",
+    # It counts, and nothing of the next step is there.
+    "summary-stored",
+)
+"""Those that a compaction comes by."""
+
 _VARIABLE = "KEDGE_FAILPOINT"
 _armed: dict[str, Callable[[], None]] = {}
 
@@ -79,7 +91,7 @@ def armed(name: str, act: Callable[[], None], *, at: int = 1) -> Iterator[None]:
 
 
 def _arm(name: str, act: Callable[[], None], at: int) -> None:
-    if name not in POINTS + TOOL_POINTS + RUN_POINTS:
+    if name not in POINTS + TOOL_POINTS + RUN_POINTS + SUMMARY_POINTS:
         raise InvalidInput(f"there is no fail point {name!r}")
     times = count(1)
 

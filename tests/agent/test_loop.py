@@ -9,12 +9,13 @@ import pytest
 from kedge.agent import AgentSettings, Call, Output, tool
 from kedge.domain.errors import RootBusy
 from kedge.domain.events import PermissionAsked, QuestionAsked
+from kedge.domain.file_states import Present
 from kedge.domain.messages import MessageModel, UserMessage
 from kedge.domain.parts import StepStartPart, ToolCompleted
 from kedge.domain.wire_errors import aborted
 from kedge.snapshot import snapshots
 from kedge.snapshot.aio import AsyncOrdered
-from kedge.snapshot.values import Present, Snapshot
+from kedge.snapshot.values import Snapshot
 from tests.agent.world import (
     QUICK,
     Scene,
@@ -192,7 +193,10 @@ async def test_what_a_prompt_says_to_the_system_holds_for_it_alone(world: World)
 @pytest.mark.parametrize(
     ("switches", "offered"),
     [
-        ({"write": False}, {"read", "glob", "grep", "bash", "todowrite", "question"}),
+        (
+            {"write": False},
+            {"read", "glob", "grep", "bash", "task", "todowrite", "question"},
+        ),
         ({"*": False, "read": True}, {"read"}),
         ({"*": False}, set()),
         ({"no-such-tool": True}, None),

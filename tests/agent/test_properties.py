@@ -19,9 +19,9 @@ from kedge.domain.events import (
     PermissionAsked,
     SessionStatusChanged,
 )
+from kedge.domain.file_states import Outcome
 from kedge.domain.messages import AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.domain.parts import Part, ToolCompleted, ToolError, ToolPart, part_ended
-from kedge.domain.receipts import ReceiptOutcome
 from kedge.domain.sessions import Idle
 from tests.agent.scripts import DECISIONS, HAPPENINGS, SCRIPTS, Happening
 from tests.agent.world import Scene, World, check_closed
@@ -216,7 +216,7 @@ async def _check_files(scene: Scene, before: Tree) -> None:
     messages = await scene.messages()
     prompts = [each.info.id for each in messages if isinstance(each.info, UserMessage)]
     receipt = await scene.session.revert(prompts[0])
-    left = {each.path for each in receipt.files if each.outcome is ReceiptOutcome.CONFLICT}
+    left = {each.path for each in receipt.files if each.outcome is Outcome.CONFLICT}
     assert _changes(before, _tree(scene.world.folder)).keys() <= left, receipt
     assert not left or any(_writers(each) > 1 for each in messages), receipt
 

@@ -29,6 +29,7 @@ _PARTS = {
         *("tokens.input", "tokens.output", "tokens.reasoning", "tokens.total"),
     },
     "patch": {"files", "hash"},
+    "compaction": {"auto"},
     "tool": {"callID", "state", "tool"},
 }
 _STATES = {
@@ -87,12 +88,13 @@ class Retelling:
             told = [self._named("U", info["id"]), *_keys_beyond(_USER, info)]
         else:
             told = [self._named("A", info["id"]), "of", self._named("U", info["parentID"])]
-            told += _keys_beyond(_ASSISTANT, info)
+            # Answers show whether it is one of a compaction.
+            told += _keys_beyond(_ASSISTANT, {key: info[key] for key in info if key != "summary"})
         if "finish" in info:
             told.append(f"finish={info['finish']}")
         if "error" in info:
             told.append(f"error={_failure(info['error'])}")
-        if "summary" in info:
+        if info["role"] == "user" and "summary" in info:
             told.append(f"diffs={_diffs(info['summary']['diffs'])}")
         return told
 
@@ -110,6 +112,8 @@ class Retelling:
         match kind:
             case "text" | "reasoning":
                 return [f"text={self._text(part)}"]
+            case "compaction":
+                return [f"auto={part['auto']}"]
             case "step-start":
                 return [self._snapshot(part)]
             case "step-finish":

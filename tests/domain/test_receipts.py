@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.domain.receipts import Receipt, ReceiptEntry, ReceiptOutcome, receipt_entry
+from kedge.domain.file_states import Outcome
+from kedge.domain.receipts import Receipt, ReceiptEntry, receipt_entry
 from kedge.domain.wire import decode, encode
 
 entries = st.builds(
     receipt_entry,
     st.binary(min_size=1, max_size=8)
     | st.text(st.characters(exclude_categories=["Cs"])).map(str.encode),
-    st.sampled_from(ReceiptOutcome),
+    st.sampled_from(Outcome),
     st.none() | st.just("it was changed since"),
     st.sampled_from(["declared", "observed"]),
 )
@@ -19,7 +20,7 @@ entries = st.builds(
 
 def test_form() -> None:
     """An entry that went as asked has just a path, an outcome and a source."""
-    entry = receipt_entry(b"src/a.py", ReceiptOutcome.RESTORED, None, "declared")
+    entry = receipt_entry(b"src/a.py", Outcome.RESTORED, None, "declared")
     receipt = Receipt(files=[entry], notes=["n"], applied=True, strategy="merge")
     assert decode(encode(receipt), dict) == {
         "files": [{"path": "src/a.py", "outcome": "restored", "source": "declared"}],
@@ -31,7 +32,7 @@ def test_form() -> None:
 
 def test_path_not_utf8() -> None:
     """A path that is not UTF-8 is shown with U+FFFD, and its bytes stand beside it."""
-    entry = receipt_entry(b"a/\xff\n", ReceiptOutcome.CONFLICT, "it exists already", "observed")
+    entry = receipt_entry(b"a/\xff\n", Outcome.CONFLICT, "it exists already", "observed")
     assert decode(encode(entry), dict) == {
         "path": "a/\ufffd\n",
         "pathBase64": "YS//Cg==",
@@ -46,7 +47,7 @@ def test_path_not_utf8() -> None:
 )
 def test_path_bytes(path: bytes) -> None:
     """Whatever the path, its bytes can be had from its entry."""
-    entry = receipt_entry(path, ReceiptOutcome.DELETED, None, "declared")
+    entry = receipt_entry(path, Outcome.DELETED, None, "declared")
     assert entry.path_bytes == path
 
 

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from kedge.domain import wire
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.messages import MessageWithParts, TurnSummary, UserMessage
 from kedge.domain.sessions import FileDiff, SessionInfo
 from kedge.engine.diffs.diffs import ROOM
@@ -153,7 +154,9 @@ async def test_what_cannot_be_read_is_shown_without_a_patch(engine: Engine) -> N
     talk = await Talk.begin(engine)
     await talk.prompt()
     await talk.answer()
-    await talk.add([NewChange(path=b"a", before=None, after=("1" * 40, PLAIN), source="declared")])
+    await talk.add(
+        [NewChange(path=b"a", before=Absent(), after=Present("1" * 40, PLAIN), source="declared")]
+    )
     await summed_up(talk, "a")
     stored = FileDiff(file="a", additions=1, deletions=0, status="added")
     assert await shown(talk) == [[stored]]

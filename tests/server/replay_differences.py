@@ -27,7 +27,7 @@ _IDLE = ["session.status idle", "session.idle"]
 _DELTA = "delta A1.2 text"
 _FINISHED = "message.updated A1 of U1 +finish +tokens.total finish=stop"
 _ALLOWED_ORIGIN = "access-control-allow-origin"
-_LATER = re.compile(r"/(share|summarize|command|init)$")
+_LATER = re.compile(r"/(share|command|init)$")
 _PROJECTS = {"other": "{J3}", "nogit": "{J4}"}
 _FORKS = {
     "{S11}": {"sessionID": "{S3}"},
@@ -368,6 +368,19 @@ def _words_of_tools(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "state": {**state, "output": output, "metadata": metadata}}
 
 
+def _words_of_summaries(found: dict[str, Any]) -> dict[str, Any]:
+    """The traces' model repeats how the request begins."""
+    text = str(found.get("text", ""))
+    return {**found, "text": "{words}"} if "<conversation>" in text else found
+
+
+def _compactions_touch(lines: Lines, act: Act) -> Lines:
+    asked_for = [at for at, line in enumerate(lines) if re.match(r"part \S+ compaction", line)]
+    for at in reversed(asked_for):
+        lines = [*lines[: at + 1], "session.updated touched", *lines[at + 1 :]]
+    return lines
+
+
 DIFFERENCES = (
     Difference("come later", _come_later),
     Difference("bad requests are 400", _bad_requests),
@@ -402,5 +415,7 @@ DIFFERENCES = (
     Difference("own folders", in_answers(_own_folders)),
     Difference("addresses of models", in_answers(_addresses_of_models)),
     Difference("empty folders", in_answers(_empty_folders)),
+    Difference("compactions touch the session", events=_compactions_touch),
+    Difference("words of summaries", in_answers(_words_of_summaries)),
     Difference("words of tools", in_answers(_words_of_tools)),
 )

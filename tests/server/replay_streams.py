@@ -38,7 +38,7 @@ def _true_summaries(step: Step) -> Step:
 def _as_patched(message: dict[str, Any], patched: set[str]) -> dict[str, Any]:
     """The changes that a revert took out are no longer those of a prompt."""
     info = message["info"]
-    if "summary" not in info or info["id"] in patched:
+    if info["role"] != "user" or "summary" not in info or info["id"] in patched:
         return message
     return {**message, "info": without(info, "summary")}
 

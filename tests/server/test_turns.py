@@ -182,15 +182,21 @@ async def test_the_shape_of_a_prompt_is_shown(served: Served, raw: str, wrong: s
     assert (reply.status, reply.json["data"]["message"]) == (400, f"{wrong}\n  send {shape}")
 
 
-async def test_a_subtask_is_not_built(served: Served) -> None:
-    """It is said, and nothing is stored; a prompt that wants no answer may have one."""
+async def test_a_subtask_runs(served: Served) -> None:
+    """In a session of its own; a prompt that wants no answer only stores it."""
     session = await made(served)
-    task = {"type": "subtask", "prompt": "p", "description": "d", "agent": "plan"}
+    task = {"type": "subtask", "prompt": "say hi", "description": "d", "agent": "general"}
     path = f"/session/{session.id}/message"
-    assert (await served.post(path, {"parts": [task]})).status == 501
-    assert (await session.messages()).messages == []
     kept = await served.post(path, {"parts": [task], "noReply": True})
     assert kept.json["parts"][0]["type"] == "subtask"
+    assert (await served.get(f"/session/{session.id}/children")).json == []
+    said = await served.post(path, {"parts": [task]})
+    assert said.json["info"]["agent"] == "build"
+    (child,) = (await served.get(f"/session/{session.id}/children")).json
+    assert (child["title"], child["parentID"]) == ("d (@general subagent)", session.id)
+    assert (await served.post(f"/experimental/session/{session.id}/background")).json is False
+    unknown = await served.post(path, {"parts": [{**task, "agent": "nobody"}]})
+    assert unknown.status == 400
 
 
 async def test_a_server_that_stops_sends_those_who_wait_away(world: World) -> None:

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from kedge.domain.file_states import FileStep
 from kedge.snapshot import Absent, Present, Snapshots
-from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.objects.formats import blob_id
 
 TAG = "crash"

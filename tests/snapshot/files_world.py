@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kedge.domain.file_states import Absent, FileStep, Present, State
 from kedge.snapshot.files import atomic, reader, steps
 from kedge.snapshot.files import root as opening
 from kedge.snapshot.files import steps as names
@@ -17,10 +18,9 @@ from kedge.snapshot.files import writer as folders
 from kedge.snapshot.files import writer as writing
 from kedge.snapshot.files.reader import look_at
 from kedge.snapshot.files.root import Root
-from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.files.writer import Writer, clean_up
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Present, Result, State
+from kedge.snapshot.values import Result
 
 TAG = "plan_1"
 _MODULES = (folders, atomic, opening, reader, atomic, steps, writing)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 
 from kedge.domain.errors import SnapshotStoreDamaged
+from kedge.domain.file_states import Absent, Present, Reason, Uncovered
 from kedge.snapshot.diffs.trees import TreeChange, compare, tree_changes
 from kedge.snapshot.objects.formats import BLOB
-from kedge.snapshot.values import Absent, Change, Present, Reason, Uncovered
+from kedge.snapshot.values import Change
 from tests.snapshot.made_trees import FILE, LINK, Files, Objects, nodes, worktrees
 
 

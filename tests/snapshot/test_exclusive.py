@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from kedge.domain.errors import InvariantBroken, RootBusy, SnapshotError, SnapshotRefused
+from kedge.domain.file_states import Absent, FileStep
 from kedge.snapshot import Outcome, Present, Protection, Snapshots, SnapshotSettings
 from kedge.snapshot.aio import AsyncSnapshots
 from kedge.snapshot.exclusive import Order, Patience
-from kedge.snapshot.files.steps import FileStep
-from kedge.snapshot.values import Absent
 from tests.snapshot.hung_filesystem import hanging
 
 HOLD = """

@@ -9,10 +9,10 @@ import pytest
 
 from kedge._failpoints import armed
 from kedge.domain.errors import InvariantBroken
+from kedge.domain.file_states import AsideCopy, FileStep
 from kedge.snapshot import Absent, Outcome, Present, Result, Snapshots
 from kedge.snapshot.exclusive import Ordered
 from kedge.snapshot.files.reader import Disk
-from kedge.snapshot.files.steps import AsideCopy, FileStep
 from kedge.snapshot.files.writer import Writer
 from kedge.snapshot.objects.formats import BLOB
 

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.domain.errors import LeaseLost
+from kedge.domain.file_states import FileStep, Outcome, Present, State
 from kedge.snapshot.files.root import Root
-from kedge.snapshot.files.steps import FileStep, temporary_name
+from kedge.snapshot.files.steps import temporary_name
 from kedge.snapshot.files.writer import clean_up
-from kedge.snapshot.values import Outcome, Present, State
 from tests.snapshot.files_world import (
     ABSENT,
     TAG,

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from kedge._failpoints import armed
+from kedge.domain.file_states import FileStep, Outcome
 from kedge.snapshot.files.atomic import in_shares
 from kedge.snapshot.files.root import Root
-from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.files.writer import Writer
-from kedge.snapshot.values import Outcome
 from tests.snapshot.files_world import ABSENT, TAG, Killed, World, file_system, step
 
 MANY = 200

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.domain.errors import InvariantBroken, ObjectMissing, SnapshotError
+from kedge.domain.file_states import Outcome, Present, Reason, State, Uncovered
 from kedge.snapshot.files import atomic
 from kedge.snapshot.files import steps as steps_module
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.files.steps import aside_name, is_own_name, kept_name, temporary_name
 from kedge.snapshot.files.writer import Writer
-from kedge.snapshot.values import Outcome, Present, Reason, State, Uncovered
 from tests.snapshot.files_world import ABSENT, TAG, World, file_system, step
 
 KINDS = ["swapping", "linking", "plain"]

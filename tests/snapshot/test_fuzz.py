@@ -9,8 +9,9 @@ from typing import cast
 
 import pytest
 
+from kedge.domain.file_states import Absent, Outcome, Present, Reason, Uncovered
 from kedge.snapshot import Snapshots
-from kedge.snapshot.values import Absent, Change, Outcome, Present, Reason, Result, Uncovered
+from kedge.snapshot.values import Change, Result
 from tests.snapshot_fuzz import Fuzz, Kind, Mismatch, Way, open_limited, read_worktree
 from tests.snapshot_fuzz.__main__ import main
 from tests.snapshot_fuzz.disk import Leaf

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kedge.domain.file_states import Present
 from kedge.snapshot import Snapshots
 from kedge.snapshot.ignore import attributes
 from kedge.snapshot.objects.user_packs import BlobCopy
-from kedge.snapshot.values import Present
 from kedge.snapshot.worktree import seed
 from tests.engine.repositories import commit, git, repository
 from tests.snapshot.test_worktree_seed import wait_for_the_next_tick

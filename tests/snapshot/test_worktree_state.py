@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kedge.domain.errors import SnapshotError, SnapshotRefused, SnapshotTimeout
+from kedge.domain.file_states import Reason
 from kedge.snapshot.repository.signatures import LARGEST_RULES
-from kedge.snapshot.values import Reason
 from kedge.snapshot.worktree.entries import FolderEntry
 from kedge.snapshot.worktree.file_reader import TooManyFiles
 from kedge.snapshot.worktree.watch import Hints, Inotify, Rescan, WatchesUsedUp

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kedge.snapshot.values import Absent, Change, Present, State
+from kedge.domain.file_states import Absent, Present, State
+from kedge.snapshot.values import Change
 from tests.snapshot_fuzz.oracle import Listing
 
 

@@ -10,8 +10,9 @@ from random import Random
 from typing import Literal, Protocol
 
 from kedge.domain.errors import SnapshotError
+from kedge.domain.file_states import Present
 from kedge.snapshot import Snapshots
-from kedge.snapshot.values import Present, Snapshot
+from kedge.snapshot.values import Snapshot
 from kedge.snapshot.worktree import seed as seeding
 from tests.snapshot_fuzz.disk import Fingerprint, Leaf, fingerprint, with_hidden_names
 from tests.snapshot_fuzz.git import ask_git

@@ -5,7 +5,8 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from kedge.snapshot.values import Change, Outcome, Present, Result, State
+from kedge.domain.file_states import Outcome, Present, State
+from kedge.snapshot.values import Change, Result
 from tests.snapshot_fuzz.disk import Leaf, read_leaf, walk
 from tests.snapshot_fuzz.oracle import Listing, Standing
 

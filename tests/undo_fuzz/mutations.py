@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.domain.receipts import Receipt, ReceiptOutcome
+from kedge.domain.file_states import Absent, FileStep, Known, Outcome, Present, State, Uncovered
+from kedge.domain.receipts import Receipt
 from kedge.engine.revert import merge, path_plan, prepare, receipts, safety, service
 from kedge.engine.revert import plan as planning
-from kedge.engine.revert.merge import Conflict, Contents, Known, PathHistory, Segment
+from kedge.engine.revert.merge import Conflict, Contents, PathHistory, Segment
 from kedge.engine.revert.prepare import Asked
-from kedge.engine.timeline import attribution, formats, observed, recovery
-from kedge.snapshot.files.steps import FileStep
-from kedge.snapshot.values import Absent, Present, State, Uncovered
+from kedge.engine.timeline import attribution, observed, recovery
 from kedge.store.queries import change_queries
 from tests.undo_fuzz.campaign import Level
 
@@ -108,8 +107,8 @@ def _the_receipt_lies(patch: Patch) -> None:
     def corrected(planned: Receipt, results: Any) -> Receipt:  # noqa: ANN401 - as the real one's
         said = real(planned, results)
         files = [
-            msgspec.structs.replace(entry, outcome=ReceiptOutcome.RESTORED, reason=None)
-            if entry.outcome is ReceiptOutcome.CONFLICT
+            msgspec.structs.replace(entry, outcome=Outcome.RESTORED, reason=None)
+            if entry.outcome is Outcome.CONFLICT
             else entry
             for entry in said.files
         ]
@@ -152,14 +151,14 @@ def _uncovered_is_absent(patch: Patch) -> None:
     def is_change(first: attribution.Point, last: attribution.Point) -> bool:
         return first.state != last.state and first.end <= last.start
 
-    def stored(state: State) -> Any:  # noqa: ANN401 - as the real one's
-        return None if isinstance(state, Uncovered) else formats.stored(state)
+    def examined(state: State) -> Known:
+        return Absent() if isinstance(state, Uncovered) else state
 
     async def all_of(self: object, snapshots: object, changes: list[Any]) -> list[Any]:
         return changes
 
     patch.setattr(attribution, "_is_change", is_change)
-    patch.setattr(observed, "stored", stored)
+    patch.setattr(observed, "examined", examined)
     patch.setattr(observed.UnknownEffects, "_without_moved_in", all_of)
 
 

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kedge.domain.file_states import Absent, Known, Present
 from kedge.domain.receipts import RevertStrategy
 from kedge.engine.diffs.compose import net_of
-from kedge.engine.revert.merge import Contents, Known, PathHistory, Segment
+from kedge.engine.revert.merge import Contents, PathHistory, Segment
 from kedge.engine.revert.merge import Source as SegmentSource
 from kedge.engine.revert.plan import Plan, plan
 from kedge.engine.revert.safety import Content, Facts, content_of
 from kedge.snapshot.files.reader import Blocked, Disk, Folder
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Present
 from tests.undo_fuzz.oracle import Violation, check_diff, judge, undoing_of
 from tests.undo_fuzz.program import (
     PERSON,

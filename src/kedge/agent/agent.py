@@ -10,14 +10,13 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Literal, Unpack, overload
 from weakref import WeakValueDictionary
 
 from kedge._async import to_the_end
-from kedge.agent.attachments import attach, remember_seen
+from kedge.agent.attachments import NOTHING, attach, remember_seen
 from kedge.agent.context import Surroundings, SurroundingsBook
 from kedge.agent.conversations import Histories
 from kedge.agent.folder_instructions import FolderInstructions
@@ -34,11 +33,14 @@ from kedge.agent.runner import (
 )
 from kedge.agent.settings import AgentSettings
 from kedge.agent.structured_output import check_format
+from kedge.agent.subagents import Asked, Subagents
+from kedge.agent.subtasks import with_mentions
 from kedge.agent.system_prompt import Checkouts
 from kedge.agent.titles import give_title, wants_title
 from kedge.agent.tools.bash import OWN_COMMAND, run_own_command
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.tool import Tool
+from kedge.domain.conversation import NO_LINK, TaskLink
 from kedge.domain.errors import (
     InvalidInput,
     KedgeError,
@@ -54,15 +56,6 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A stored prompt."""
-
-    id: str
-    answered: asyncio.Task[None] | None
-    """Done when the prompt is answered; None if it is not to be answered."""
 
 
 class Agent:
@@ -84,6 +77,14 @@ class Agent:
         self._running = RunningTurns(engine)
         self._following = Following(engine, self._running, self._loop)
         self._checkouts = Checkouts(engine.files)
+        self.subagents = Subagents(
+            engine,
+            self._ask,
+            self.surroundings,
+            self._running.spawn,
+            settings=self.settings,
+            environ=self._environ,
+        )
         self._histories = Histories(engine.conversations, self.settings.history_bytes)
         self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._noticed: dict[str, Sequence[str]] = {}
@@ -198,6 +199,43 @@ class Agent:
         running = await self._running.start(session, prompt, work, takes_up=False)
         return await self._answer(session, prompt.message.id, running)
 
+    async def summarize(
+        self, session: Session, *, model: MessageModel | str | None = None, auto: bool = False
+    ) -> Answer:
+        """Replace the older part of the conversation by a summary, for the model; nothing is
+        removed. Returns the summary, whose `error` says why there is none.
+
+        With `auto` the agent goes on working afterwards. While the session is busy the current run
+        does it, between two steps.
+        """
+        check_session(session)
+        # In the order of prompts: it stands for what was asked before it.
+        async with self._orders.setdefault(session.id, asyncio.Lock()):
+            around = await self._surroundings(session)
+            with self._telling(session):
+                chosen = around.chosen(_known_agent(around, session), model, None)
+                part = {"type": "compaction", "auto": auto}
+                prompt = Prompt(
+                    self.engine,
+                    session.id,
+                    [part],
+                    message_id=None,
+                    agent=chosen.agent,
+                    model=chosen.model,
+                )
+            running = await self._following.answered(session, prompt, NOTHING)
+        id = prompt.message.id
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
+        summary = await self.engine.conversations.summary_of(session.id, id)
+        await session.refresh()
+        if summary is None:
+            if running.cancelled():
+                await to_the_end(self.engine.conversations.withdraw(session.id, id))
+            raise TurnAborted(session.id)
+        return await self.engine.conversations.answer(session.id, summary)
+
     async def answer_left(self, session: Session) -> None:
         """Answer the prompts of a session that a dead process left."""
         with suppress(SessionBusy, NothingWaits):
@@ -235,18 +273,26 @@ class Agent:
         self._tell_notices(session, [*around.config.notices, *_withheld(around)])
         return around
 
-    async def _ask(self, session: Session, given: PromptParts, options: PromptOptions) -> _Asked:
+    async def _ask(
+        self,
+        session: Session,
+        given: PromptParts,
+        options: PromptOptions,
+        link: TaskLink = NO_LINK,
+    ) -> Asked:
         check_session(session)
         check_options(options)
         check_format(options.get("format"))
         # Prompts of a session are stored in the order of the calls.
         async with self._orders.setdefault(session.id, asyncio.Lock()):
             try:
-                return await self._asked(session, given, options)
+                return await self._asked(session, given, options, link)
             except MessageExists as error:
                 return await self._asked_before(session, error, options)
 
-    async def _asked(self, session: Session, given: PromptParts, options: PromptOptions) -> _Asked:
+    async def _asked(
+        self, session: Session, given: PromptParts, options: PromptOptions, link: TaskLink
+    ) -> Asked:
         around = await self._surroundings(session)
         with self._telling(session):
             chosen = around.chosen(
@@ -255,7 +301,8 @@ class Agent:
                 options.get("variant"),
                 is_asked=not options.get("no_reply"),
             )
-            attached = await attach(self.engine, session, given)
+            told = with_mentions(given, around.agents, chosen.agent)
+            attached = await attach(self.engine, session, told)
             prompt = Prompt(
                 self.engine,
                 session.id,
@@ -266,27 +313,30 @@ class Agent:
                 format=options.get("format"),
                 agent=chosen.agent,
                 model=chosen.model,
+                link=link,
             )
         for problem in filter(None, (chosen.notice, *attached.problems)):
             self._tell(session, problem)
+        if link.reports is None:
+            await self.engine.background.tell_before_prompt(session)
         id = prompt.message.id
         if options.get("no_reply"):
             await prompt.add()
             await remember_seen(self.engine, session.id, attached)
-            return _Asked(id, None)
-        return _Asked(id, await self._following.answered(session, prompt, attached))
+            return Asked(id, None)
+        return Asked(id, await self._following.answered(session, prompt, attached))
 
     async def _asked_before(
         self, session: Session, error: MessageExists, options: PromptOptions
-    ) -> _Asked:
+    ) -> Asked:
         """The prompt of this id, if it exists: a client that lost its connection asks again with
         the same id."""
         message = (await session.message(error.id)).info
         if not isinstance(message, UserMessage):
             raise error
         if options.get("no_reply"):
-            return _Asked(message.id, None)
-        return _Asked(message.id, await self._following.answered_once(session, message.id))
+            return Asked(message.id, None)
+        return Asked(message.id, await self._following.answered_once(session, message.id))
 
     async def _loop(self, turn: Turn) -> None:
         around = await self.surroundings(turn.session)
@@ -299,6 +349,7 @@ class Agent:
             environ=self._environ,
             checkouts=self._checkouts,
             folders=FolderInstructions(self.engine.conversations, turn.session.id),
+            subagents=self.subagents,
             histories=self._histories,
             on_first_step=partial(self._name, turn.session, around),
             tell=partial(self._tell, turn.session),
@@ -349,6 +400,12 @@ def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
             raise InvalidInput(f"there are two tools called {each.name!r}", field="tools")
         named[each.name] = each
     return named
+
+
+def _known_agent(around: Surroundings, session: Session) -> str | None:
+    """The agent of the last prompt, if there still is one of this name."""
+    name = session.info.agent
+    return name if name in [each.name for each in around.agents.list()] else None
 
 
 def _withheld(around: Surroundings) -> list[str]:

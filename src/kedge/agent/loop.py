@@ -1,10 +1,12 @@
 """The loop: repeats steps until the model has answered and no further prompt waits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kedge.agent.agents import FIRM, tool_switches
+from kedge.agent.compaction import Compacting
+from kedge.agent.context_size import tokens_around
 from kedge.agent.conversations import Histories, History
 from kedge.agent.families import family_of, suited
 from kedge.agent.folder_instructions import FolderInstructions
@@ -16,6 +18,8 @@ from kedge.agent.settings import AgentSettings
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
 from kedge.agent.structured_output import WantedAnswer
+from kedge.agent.subagents import Subagents
+from kedge.agent.subtasks import run_subtasks
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
@@ -42,47 +46,66 @@ class Loop:
     environ: Mapping[str, str]
     checkouts: Checkouts
     folders: FolderInstructions
+    subagents: Subagents
     histories: Histories
     on_first_step: Callable[[MessageWithParts, ModelInfo], None]
     """Called beside the first request with the prompt and the model it goes to."""
     tell: Callable[[str], None]
     """Announces notices to subscribers."""
+    begun: set[str] = field(default_factory=set)
+    """The prompts whose subtasks were run."""
 
     async def run(self) -> None:
         """Answer the prompt and those that come meanwhile, until the session is released."""
         with self.histories.of(self.turn.session.id) as history:
             while True:
                 await self._answer(history)
+                await self._compacting().prune(history)
                 if await self.turn.finish():
                     return
                 await self.turn.next_prompt()
 
     async def _answer(self, history: History) -> None:
         """Answer the newest prompt; a failed model ends the answer, but not the run."""
-        repeats = Repeats()
+        repeats, compacting = Repeats(), self._compacting()
         wanted = WantedAnswer.of(self.turn.message)
         done = 0
-        goes_on = True
+        goes_on, works = True, False
         while goes_on:
             turns = await history.turns(self.turn.prompts)
             agent = self.surroundings.agents.get(self.turn.agent)
             info = self._model(is_first=not done)
+            if await compacting.before_step(history, info, works=works):
+                goes_on = not compacting.is_over
+                wanted = wanted if done else WantedAnswer.of(self.turn.message)
+                continue
             if not done:
                 self.on_first_step(history.prompt(self.turn.message.id), info)
+            if await self._subtasks():
+                turns = await history.turns(self.turn.prompts)
             done += 1
             limit = agent.steps or self.settings.steps
             try:
-                goes_on = await self._step(
+                goes_on = works = await self._step(
                     turns, agent, info, repeats, wanted, is_last=done >= limit
                 )
-            except ModelFailure:
-                return
+            except ModelFailure as failure:
+                goes_on = await compacting.after_failure(history, info, failure, works=works)
+                continue
             if done >= limit:
                 return
             # A program waits for a structured answer: it comes before those to later prompts.
             if goes_on and wanted is None and await self.turn.next_prompt() is not None:
                 done, repeats = 0, Repeats()
                 wanted = WantedAnswer.of(self.turn.message)
+
+    async def _subtasks(self) -> bool:
+        """Run the subtasks of the prompts that were accepted, in order; return whether there were
+        any."""
+        new = [id for id in self.turn.prompts if id not in self.begun]
+        self.begun.update(new)
+        limit = limit_of(self.surroundings.config)
+        return await run_subtasks(self.turn, new, self.subagents, limit=limit)
 
     async def _step(
         self,
@@ -115,6 +138,7 @@ class Loop:
             repeats=repeats,
             limit=limit_of(self.surroundings.config),
             folders=self.folders,
+            subagents=self.subagents,
         )
         model = MessageModel(
             providerID=info.providerID, modelID=info.id, variant=turn.model.variant
@@ -125,6 +149,22 @@ class Loop:
             if wanted is not None:
                 return wanted.settle(beginning.step, answering, is_last=is_last)
         return answering.goes_on
+
+    def _compacting(self) -> Compacting:
+        return Compacting(
+            turn=self.turn,
+            surroundings=self.surroundings,
+            settings=self.settings,
+            environ=self.environ,
+            folders=self.folders,
+            subagents=self.subagents,
+            around=self._around,
+        )
+
+    async def _around(self, agent: AgentInfo, info: ModelInfo) -> int:
+        """The tokens of a request apart from its conversation, approximately."""
+        tools = await self._offered(self._rulebook(agent))
+        return tokens_around(await self._request((), agent, info, tools))
 
     def _model(self, *, is_first: bool) -> ModelInfo:
         """The model of the prompt. A prompt stored without a model gets the usual one, and so does
@@ -149,9 +189,10 @@ class Loop:
         """The tools that are not wholly denied."""
         own, _ = await self.turn.engine.asks.rules(self.turn.session.id)
         rules = rulebook.plus(own)
-        return {
+        allowed = {
             name: tool for name, tool in self.tools.items() if not rules.is_off(tool.permission)
         }
+        return self.subagents.offered(allowed, rules, self.surroundings.agents.list())
 
     async def _request(
         self,

@@ -9,13 +9,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kedge.agent.output_limit import limit_noted, shortened
+from kedge.agent.tools.bash import OWN_COMMAND
 from kedge.agent.tools.images import data_of, mime_of
-from kedge.domain.conversation import PlacedMessage, PromptState
+from kedge.domain.conversation import PlacedMessage, PromptState, Summarized
 from kedge.domain.messages import AssistantMessage, UserMessage
 from kedge.domain.parts import (
+    CompactionPart,
     FilePart,
     Part,
     ReasoningPart,
+    SubtaskPart,
     TextPart,
     ToolCompleted,
     ToolError,
@@ -55,6 +58,12 @@ INTERRUPTED_HERE = "(Interrupted here: the answer was not finished.)"
 FAILED_BEFORE = "(Failed before an answer: {})"
 FAILED_HERE = "(Failed here, before the answer was finished: {})"
 
+SUMMARY_ASKED = "What did we do so far?"
+"""Stands for a compaction, before its summary."""
+
+PRUNED = "[Old tool result content cleared]"
+"""Stands for the output of a call that was pruned."""
+
 INTERRUPTED = "The tool was interrupted before it was done."
 
 _LONGEST_REASON = 200
@@ -65,6 +74,9 @@ _READ_WITH_THE_NEXT = (PromptState.NOTE, PromptState.JOINED)
 
 _MESSAGE_OVERHEAD = 1024
 """The approximate size of a message beside its text, in bytes."""
+
+START = -3
+"""Before all messages, and before a summary that is put before the first of them."""
 
 ModelTurn = UserTurn | AssistantTurn
 
@@ -98,7 +110,9 @@ class Conversation:
         it."""
         self._prompts: dict[str, int] = {}
         self._answers: dict[str, int] = {}
-        self._ends = [_End(-1, 0, None, 0, None, {}, 0)]
+        self._outside: Mapping[str, int] = {}
+        """The positions of prompts that are not part of it, if answers to them are."""
+        self._ends = [_End(START, 0, None, 0, None, {}, 0)]
 
     @property
     def pos(self) -> int:
@@ -109,6 +123,14 @@ class Conversation:
     def size(self) -> int:
         """Its approximate size in bytes."""
         return self._ends[-1].size
+
+    def begin(self, summary: Summarized) -> None:
+        """Begin with a summary instead of the messages that it stands for."""
+        self._outside = summary.parents
+        prompt = replace(summary.prompt, pos=summary.first - 2)
+        answer = replace(summary.answer, pos=summary.first - 1)
+        left = self.take([prompt, answer], {prompt.message.info.id})
+        assert not left
 
     def take(
         self,
@@ -209,7 +231,7 @@ class Conversation:
             if isinstance(info, UserMessage):
                 held.append(each)
                 continue
-            asked = places.get(info.parentID, self._prompts.get(info.parentID))
+            asked = places.get(info.parentID, self._place_of(info.parentID))
             is_told = info.error is not None and not each.message.parts
             said: list[PlacedMessage] = []
             later: list[PlacedMessage] = []
@@ -233,6 +255,9 @@ class Conversation:
             left = [*told, *left]
         if left:
             yield left, False
+
+    def _place_of(self, prompt: str) -> int | None:
+        return self._prompts.get(prompt, self._outside.get(prompt))
 
     def _add(
         self, each: PlacedMessage, answered: Collection[str], prompts: Collection[str]
@@ -354,7 +379,11 @@ def _of_person(parts: Sequence[Part]) -> Iterator[tuple[Text | Media, bool]]:
         match part:
             case TextPart(text=text, ignored=ignored) if text.strip() and not ignored:
                 yield Text(text=text), not part.synthetic
-            case FilePart(mime=mime) if not mime.startswith(_SPELLED_OUT):
+            case CompactionPart():
+                yield Text(text=SUMMARY_ASKED), False
+            case SubtaskPart():
+                yield Text(text=OWN_COMMAND), False
+            case FilePart(mime=mime) if is_media(part):
                 media = media_of(part)
                 yield media or Text(text=f"[{part.filename or mime}: it could not be read]"), False
 
@@ -409,6 +438,8 @@ def _of_model(
 
 def _result(part: ToolPart, id: str, name: str) -> ToolResult:
     state = part.state
+    if isinstance(state, ToolCompleted) and state.time.compacted is not None:
+        return ToolResult(call_id=id, name=name, output=PRUNED)
     if isinstance(state, ToolCompleted):
         found = (media_of(each) for each in state.attachments or ())
         return ToolResult(
@@ -419,6 +450,11 @@ def _result(part: ToolPart, id: str, name: str) -> ToolResult:
         )
     error = state.error if isinstance(state, ToolError) else INTERRUPTED
     return ToolResult(call_id=id, name=name, output=shortened(error), is_error=True)
+
+
+def is_media(part: FilePart) -> bool:
+    """Whether an attachment is sent to the model as a file, not as the text beside it."""
+    return not part.mime.startswith(_SPELLED_OUT)
 
 
 def media_of(part: FilePart) -> Media | None:

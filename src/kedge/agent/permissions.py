@@ -101,6 +101,11 @@ class Permissions:
                 doubtful.append(text)
         return doubtful
 
+    async def rule(self, permission: str, text: str, *, call: Call) -> PermissionRule:
+        """The rule that decides about a text, whatever a person allowed for good."""
+        own, _ = await call.engine.asks.rules(call.session.id)
+        return self._rulebook.plus(own).decide(permission, text)
+
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
         """The texts that need no answer of the user."""
         own, allowed = await call.engine.asks.rules(call.session.id)

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from kedge.agent.attachments import NOTHING, Attached, remember_seen
 from kedge.domain.conversation import PromptState
@@ -19,6 +19,7 @@ from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -49,7 +50,7 @@ class RunningTurns:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something in a task of its own, independent of callers."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -71,8 +72,9 @@ class RunningTurns:
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # A handle of its own: the turn keeps it up to date.
         own = Session(self._engine, session.info)
-        # A user's command is run by no other process.
-        state = PromptState.TAKEN if takes_up else PromptState.TAKEN_LAST
+        # A user's command, and a subtask, is run by no other process.
+        is_left = takes_up and (prompt is None or prompt.link.works_for is None)
+        state = PromptState.TAKEN if is_left else PromptState.TAKEN_LAST
         turn = Turn(self._engine, own, prompt, takes_up=takes_up, state=state)
         running = self.spawn(self._turn(turn, work, attached, begun))
         # It may be cancelled before it has done anything.
@@ -152,7 +154,9 @@ class Following:
                 )
             except SessionBusy:
                 cursor = await self._engine.events.head()
-                if await prompt.queue(PromptState.WAITING):
+                is_left = prompt.link.works_for is None
+                state = PromptState.WAITING if is_left else PromptState.WAITING_LAST
+                if await prompt.queue(state):
                     await remember_seen(self._engine, session.id, attached)
                     return self._running.spawn(self._follow(session, prompt.message.id))
                 if not isinstance(await session.status(), Idle):

@@ -32,6 +32,9 @@ class AgentSettings:
     """How many steps a turn may have, unless its agent's configuration says otherwise."""
     repeats: int = 3
     """The same call of the same tool this often in a row needs a permission to go on."""
+    subagent_timeout: float = 600.0
+    """A subtask of which nothing was heard for so long is stopped, unless a person is asked or the
+    configuration says otherwise."""
 
     history_bytes: int = 128 * 1024 * 1024
     """How much of conversations is cached in memory between prompts, in all sessions together."""

@@ -23,6 +23,7 @@ from kedge.agent.retry import Repeats, Retries
 from kedge.agent.settings import AgentSettings
 from kedge.agent.shell.output import ShellOutput
 from kedge.agent.step_start import StepStart
+from kedge.agent.subagents import Subagents
 from kedge.agent.tools.call import Asker, Call
 from kedge.agent.tools.tool import Output, Tool, ToolFailure
 from kedge.config.values import ToolOutputConfig
@@ -103,6 +104,7 @@ class Means:
     """How much of an output is stored and sent."""
     folders: FolderInstructions
     """The instruction files of folders."""
+    subagents: Subagents
 
 
 class Answering:
@@ -240,33 +242,27 @@ class Answering:
     async def _work(self, call: ToolCall, event: ToolCalled) -> None:
         problem = _filled(call, event)
         means = self._means
-        seen = Call(self._step, call, means.asker, limit=means.limit, folders=means.folders)
+        seen = Call(
+            self._step,
+            call,
+            means.asker,
+            limit=means.limit,
+            folders=means.folders,
+            subagents=means.subagents,
+        )
         async with call:
             try:
                 if problem is not None:
                     raise ToolFailure(problem)
-                await self._done(call, await self._do(seen, event), seen)
+                await store_output(call, await self._do(seen, event), seen)
             except PermissionRejected as error:
                 self.was_rejected = True
                 call.fail(str(error))
             except (ToolFailure, KedgeError) as error:
-                await _fail(call, str(error), seen)
+                await store_failure(call, str(error), seen)
             except Exception as error:  # noqa: BLE001 - a tool may fail in any way; the turn goes on
                 _log.exception("the tool %s failed", event.name)
-                await _fail(call, f"{type(error).__name__}: {error}", seen)
-
-    async def _done(self, call: ToolCall, output: Output, seen: Call) -> None:
-        # Checked here: an output that cannot be stored is an error of the tool.
-        text, title = check_text(output.text, "text"), check_text(output.title, "title")
-        metadata = wire.convert(dict(output.metadata), dict[str, Any])
-        attachments = check_values(output.attachments, FilePart, "attachments")
-        kept = await limited(text, seen, has_notes="truncated" in metadata)
-        call.output, call.title, call.attachments = kept.text, title, attachments
-        call.metadata = {"truncated": False, **metadata, **note_limit(kept.text, seen.limit)}
-        if kept.is_cut:
-            call.metadata["truncated"] = True
-        if kept.path is not None:
-            call.metadata["outputPath"] = str(kept.path)
+                await store_failure(call, f"{type(error).__name__}: {error}", seen)
 
     async def _do(self, call: Call, event: ToolCalled) -> Output:
         means = self._means
@@ -285,7 +281,22 @@ class Answering:
         return await tool(call, event.input)
 
 
-async def _fail(call: ToolCall, why: str, seen: Call) -> None:
+async def store_output(call: ToolCall, output: Output, seen: Call) -> None:
+    """Set what a call ends with."""
+    # Checked here: an output that cannot be stored is an error of the tool.
+    text, title = check_text(output.text, "text"), check_text(output.title, "title")
+    metadata = wire.convert(dict(output.metadata), dict[str, Any])
+    attachments = check_values(output.attachments, FilePart, "attachments")
+    kept = await limited(text, seen, has_notes="truncated" in metadata)
+    call.output, call.title, call.attachments = kept.text, title, attachments
+    call.metadata = {"truncated": False, **metadata, **note_limit(kept.text, seen.limit)}
+    if kept.is_cut:
+        call.metadata["truncated"] = True
+    if kept.path is not None:
+        call.metadata["outputPath"] = str(kept.path)
+
+
+async def store_failure(call: ToolCall, why: str, seen: Call) -> None:
     """An error is sent to the model as an output is, so the same limit applies."""
     call.fail((await limited(why, seen)).text)
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from kedge.domain.messages import MessageWithParts
-from kedge.domain.parts import TextPart
+from kedge.domain.parts import SubtaskPart, TextPart
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.titles import is_default_title
 from kedge.engine.conversation import Conversations
@@ -69,6 +69,9 @@ def clean_title(said: str) -> str:
 
 
 def _words(prompt: MessageWithParts) -> Iterable[str]:
-    for part in prompt.parts:
-        if isinstance(part, TextPart) and not part.synthetic and not part.ignored:
-            yield part.text
+    said = [
+        part.text
+        for part in prompt.parts
+        if isinstance(part, TextPart) and not part.synthetic and not part.ignored
+    ]
+    return said or [part.prompt for part in prompt.parts if isinstance(part, SubtaskPart)]

@@ -101,6 +101,11 @@ def _some(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
         raise Mistake(path, "expected a whole number from 1 on")
 
 
+def _share(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise Mistake(path, "expected a share above 0 and up to 1, for example 0.8")
+
+
 def _time(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
     if value is not False:
         try:
@@ -219,11 +224,21 @@ _FILE = _record(
         **dict.fromkeys(("enabled_providers", "disabled_providers", "instructions"), _TEXTS),
         "keep_env": _TEXTS,
         **dict.fromkeys(("snapshot", "autoshare"), _flag),
+        "subagent_depth": _count,
+        "subagent_timeout": _time,
+        "experimental": _record({"primary_tools": _TEXTS}),
         **dict.fromkeys(("agent", "mode"), _table(_AGENT)),
         "provider": _table(_PROVIDER),
         "permission": _permission,
         "tools": _table(_flag),
         "tool_output": _record(dict.fromkeys(("max_bytes", "max_lines"), _some)),
+        "compaction": _record(
+            {
+                **dict.fromkeys(("auto", "prune"), _flag),
+                **dict.fromkeys(("tail_turns", "preserve_recent_tokens", "reserved"), _count),
+                "threshold": _share,
+            }
+        ),
         "share": _word("manual", "auto", "disabled"),
     }
 )

@@ -116,6 +116,23 @@ class ToolOutputConfig(Section, frozen=True, kw_only=True):
     max_lines: int = 2000
 
 
+class CompactionConfig(Section, frozen=True, kw_only=True):
+    """When a conversation is compacted, and what of it stays."""
+
+    auto: bool = True
+    """Whether it is compacted when the model's context is full."""
+    prune: bool = False
+    """Whether old outputs of tools are not sent any more."""
+    tail_turns: int | None = None
+    """The most turns that are kept beside a summary."""
+    preserve_recent_tokens: int | None = None
+    """How much is kept beside a summary."""
+    reserved: int | None = None
+    """What is kept free of the input limit of a model that has one."""
+    threshold: float | None = None
+    """The share of the context from which on the conversation is compacted."""
+
+
 class Instruction(Section, frozen=True, kw_only=True):
     """Files, or a URL, with text that is put before every prompt."""
 
@@ -147,6 +164,11 @@ class Config(Section, frozen=True, kw_only=True):
     """As written; `permission` and `restrictions` already include it."""
     instructions: tuple[Instruction, ...] = ()
     tool_output: ToolOutputConfig = ToolOutputConfig()
+    compaction: CompactionConfig = CompactionConfig()
+    subagent_depth: int = 1
+    """How many levels of subtasks a session may have below it."""
+    subagent_timeout: int | bool | None = None
+    """Milliseconds without a sign of a subtask until it is stopped; false for none."""
     snapshot: bool = True
     share: Share = "manual"
     username: str | None = None

@@ -1,7 +1,7 @@
 """A conversation as those who answer prompts read it: messages with their places, and what becomes
 of prompts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from kedge.domain.messages import MessageWithParts
@@ -36,6 +36,24 @@ class PromptState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLink:
+    """What a prompt has to do with a task."""
+
+    works_for: tuple[str, str] | None = None
+    """For the prompt of a subtask: the message and the part of its parent that gave the task; by
+    default the newest part. Nothing runs such a prompt again after its process died."""
+    reports: str | None = None
+    """The session of the background task whose end the prompt tells. It is told only once."""
+
+
+NO_LINK = TaskLink()
+
+
+class AlreadyTold(Exception):
+    """The end of a background task was told already, or is not to be told any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMessage:
     """A message as a value, with its position in the session and its state."""
 
@@ -47,6 +65,22 @@ class PlacedMessage:
     """The position of the newer prompt that it was answered with."""
     size: int = 0
     """The length of its JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarized:
+    """The newest summary of a conversation, and which messages are read beside it."""
+
+    prompt: PlacedMessage
+    """The message with the compaction."""
+    answer: PlacedMessage
+    """The message with the summary."""
+    first: int
+    """The position of the first message that is read beside the summary."""
+    tail: str | None = None
+    """The message at this position, if some were kept that are older than the compaction."""
+    parents: dict[str, int] = field(default_factory=dict)
+    """The prompt that the first of them answers, if it is summarized, with its position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +98,8 @@ class Growth:
     """Messages that were removed, or of which a part was written or removed."""
     answered: frozenset[str]
     """Prompts that have an answer of their own behind the position."""
+    summary: Summarized | None = None
+    """The newest summary; set if the conversation is read from its beginning."""
 
     @property
     def is_touched(self) -> bool:

@@ -1,9 +1,9 @@
 """Receipts: what a revert or unrevert did, path by path, as on the wire."""
 
 import base64
-from enum import StrEnum
 from typing import Literal, TypeAlias
 
+from kedge.domain.file_states import Outcome
 from kedge.domain.values import Value
 
 RevertStrategy: TypeAlias = Literal["merge", "overwrite", "abort"]
@@ -16,28 +16,8 @@ RevertScope: TypeAlias = Literal["all", "messages", "files"]
 (messages stay visible)."""
 
 
-class ReceiptOutcome(StrEnum):
-    """What happened to a path."""
-
-    RESTORED = "restored"
-    """It has its content from before the session's changes again."""
-    MERGED = "merged"
-    """The session's changes were removed, and what others changed since was kept."""
-    DELETED = "deleted"
-    RECREATED = "recreated"
-    UNCHANGED = "unchanged"
-    """It already had the wanted content."""
-    CONFLICT = "conflict"
-    """It was left as it is, because changes of others would have been lost."""
-    SHARED = "shared"
-    """It was left as it is: it is unknown whose change it is, because calls of several sessions ran
-    at the same time, or a process had died."""
-    SKIPPED = "skipped"
-    """It was left as it is, for another reason."""
-
-
-LEFT = frozenset({ReceiptOutcome.CONFLICT, ReceiptOutcome.SHARED, ReceiptOutcome.SKIPPED})
-"""The outcomes of a path that was left as it is."""
+ReceiptOutcome = Outcome
+"""The public name of what happened to a path."""
 
 
 class ReceiptEntry(Value, frozen=True, kw_only=True):
@@ -47,7 +27,7 @@ class ReceiptEntry(Value, frozen=True, kw_only=True):
     """Relative to the root of the worktree; bytes that are not UTF-8 become U+FFFD."""
     pathBase64: str | None = None
     """The bytes of the path, if it is not UTF-8."""
-    outcome: ReceiptOutcome
+    outcome: Outcome
     reason: str | None = None
     """In words; None if everything went as requested."""
     source: Literal["declared", "observed"]
@@ -75,7 +55,7 @@ class Receipt(Value, frozen=True, kw_only=True):
 
 def receipt_entry(
     path: bytes,
-    outcome: ReceiptOutcome,
+    outcome: Outcome,
     reason: str | None,
     source: Literal["declared", "observed"],
 ) -> ReceiptEntry:

@@ -86,6 +86,13 @@ class ForkOrigin(Value, frozen=True, kw_only=True):
     messageID: str | None = None
 
 
+class SubtaskTotals(Value, frozen=True, kw_only=True):
+    """What the subtasks of a session have used so far, with theirs."""
+
+    cost: int | float
+    tokens: TokenCount
+
+
 class SessionInfo(Value, frozen=True, kw_only=True):
     """A conversation about one directory of a worktree."""
 
@@ -101,7 +108,10 @@ class SessionInfo(Value, frozen=True, kw_only=True):
     fork: ForkOrigin | None = None
     summary: SessionSummary | None = None
     cost: int | float
+    """Of its own steps, as for `tokens`."""
     tokens: TokenCount
+    subtasks: SubtaskTotals | None = None
+    """Absent until one of its subtasks has used something."""
     share: Share | None = None
     title: str
     agent: str | None = None

@@ -14,8 +14,8 @@ _BRACES_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def mend_text(text: str) -> str:
-    """The text with surrogate pairs joined and lone surrogates replaced."""
-    if text.isascii():
+    """The text with surrogate pairs joined and lone surrogates replaced; never of a subclass."""
+    if type(text) is str and text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 

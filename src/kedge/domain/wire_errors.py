@@ -5,6 +5,7 @@ from typing import Any
 from kedge.domain.values import Value
 
 _ABORTED = "MessageAbortedError"
+_OVERFLOW = "ContextOverflowError"
 _NOT_RUN = "Not run: "
 
 
@@ -58,7 +59,12 @@ def structured_output(message: str, retries: int) -> Failure:
 
 def context_overflow(message: str, responseBody: str | None = None) -> Failure:
     """The conversation no longer fits into the model's context."""
-    return _failure("ContextOverflowError", message=message, responseBody=responseBody)
+    return _failure(_OVERFLOW, message=message, responseBody=responseBody)
+
+
+def is_overflow(failure: Failure) -> bool:
+    """Whether a failure says that the conversation does not fit."""
+    return failure.name == _OVERFLOW
 
 
 def content_filter(message: str) -> Failure:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kedge.domain.conversation import Growth
-from kedge.domain.messages import Answer
+from kedge.domain.messages import Answer, AssistantMessage
 from kedge.domain.sessions import SessionInfo
 from kedge.store.queries.changes import set_seen
+from kedge.store.queries.compactions import last_counted, summary_of
 from kedge.store.queries.growth import conversation_growth
-from kedge.store.queries.messages import last_answer
+from kedge.store.queries.messages import get_message, last_answer
 from kedge.store.queries.parts import loaded_files
 from kedge.store.queries.prompts import ask_again, waiting_prompts, withdraw_prompt
 from kedge.store.queries.sessions import change_session
@@ -46,6 +47,19 @@ class Conversations:
             answered=answered,
         )
         return await self._engine.store.scan(script)
+
+    async def last_counted(self, session_id: str) -> AssistantMessage | None:
+        """The newest answer that says how many tokens there were."""
+        return await self._engine.store.read(partial(last_counted, session_id))
+
+    async def summary_of(self, session_id: str, prompt_id: str) -> str | None:
+        """The id of the newest answer to a compaction, whether it is complete or not."""
+        return await self._engine.store.read(partial(summary_of, session_id, prompt_id))
+
+    async def answer(self, session_id: str, id: str) -> Answer:
+        """One message of the model."""
+        found = await self._engine.store.read(partial(get_message, session_id, id))
+        return found.answer()
 
     async def last_answer(self, session_id: str, prompt_id: str) -> Answer | None:
         """The newest answer to a prompt, or to the one that it was answered with."""

@@ -17,6 +17,7 @@ from kedge.domain.ids import IdMaker
 from kedge.domain.projects import Project, ProjectTime
 from kedge.domain.sessions import SessionStatus
 from kedge.engine.asks import Asks
+from kedge.engine.background import BackgroundTasks
 from kedge.engine.conversation import Conversations
 from kedge.engine.event_log import EventLog
 from kedge.engine.heartbeats import Heartbeat
@@ -97,6 +98,7 @@ class Engine:
         self.projects = Projects(store, clock)
         self.asks = Asks(self)
         self.conversations = Conversations(self)
+        self.background = BackgroundTasks(self)
         self.processes = Processes(store)
         self.runs = Runs(store, self.events, ids, clock, settings, self._ends_of_calls)
         self.heartbeat = Heartbeat(data, self.runs.engine_id)

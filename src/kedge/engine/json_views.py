@@ -15,9 +15,9 @@ from kedge.domain import wire
 from kedge.domain.cursors import PageCursor
 from kedge.domain.errors import NotFound, SnapshotError
 from kedge.domain.events import EventProperties, MessageUpdated, SessionDiff, frame, read_frame
+from kedge.domain.file_states import LEFT
 from kedge.domain.ids import check_id
 from kedge.domain.messages import UserMessage
-from kedge.domain.receipts import LEFT
 from kedge.domain.sessions import FileDiff, SessionInfo
 from kedge.domain.values import Value
 from kedge.engine.diffs.diffs import ROOM

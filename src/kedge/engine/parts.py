@@ -291,8 +291,23 @@ class ToolCall(Growing):
         """Report that the tool failed; the turn goes on."""
         self._error = check_text(message, "message")
 
+    async def show(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
+        """Show at once what clients must not miss of the running tool."""
+        self._tell(title, metadata)
+        await self._step.put(self._part, of=self, after_progress=True)
+        self._saved_at = monotonic()
+
+    def keep(self, **metadata: Any) -> None:  # noqa: ANN401
+        """Metadata to end with, also if the tool fails."""
+        self._check_open()
+        self.metadata.update(metadata)
+
     async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
         """Show the progress of the tool; at most two states a second are stored."""
+        self._tell(title, metadata)
+        await self._grow()
+
+    def _tell(self, title: str | None, metadata: Mapping[str, Any]) -> None:
         self._check_open()
         self.title = title or self.title
         self.metadata.update(metadata)
@@ -303,7 +318,6 @@ class ToolCall(Growing):
             time=PartTime(start=self._start),
         )
         self._in_state(state)
-        await self._grow()
 
     def _latest(self) -> ToolPart:
         return self._part

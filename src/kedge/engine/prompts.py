@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kedge.domain.conversation import PromptState
+from kedge.domain.conversation import NO_LINK, PromptState, TaskLink
 from kedge.domain.errors import InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.messages import MessageModel, MessageTime, OutputFormat, UserMessage
@@ -39,8 +39,10 @@ class Prompt:
         system: str | None = None,
         tools: dict[str, bool] | None = None,
         format: OutputFormat | None = None,
+        link: TaskLink = NO_LINK,
     ) -> None:
         self._engine = engine
+        self.link = link
         message = UserMessage(
             id=engine.ids.message() if message_id is None else check_id("msg", message_id),
             sessionID=session_id,
@@ -62,7 +64,7 @@ class Prompt:
     async def add(self) -> None:
         """Store it as part of the conversation without asking for an answer."""
         message, now = self.message, self._engine.clock.now()
-        script = partial(add_prompt, message, self.parts, self.change, now=now)
+        script = partial(add_prompt, message, self.parts, self.change, now=now, link=self.link)
         await self._engine.store.write_bulk(script)
 
     async def queue(self, state: PromptState = PromptState.WAITING_LAST) -> bool:
@@ -76,6 +78,7 @@ class Prompt:
             is_alive=self._engine.runs.alive_in(self.message.sessionID),
             now=self._engine.clock.now(),
             state=state,
+            link=self.link,
         )
         return await self._engine.store.write_bulk(script) is not None
 

@@ -59,6 +59,7 @@ class Recovery:
         self.cut_off |= found
         found |= dict.fromkeys(await store.read(sessions_with_unfinished))
         found |= dict.fromkeys(await store.read(sessions_with_unanswered))
+        found |= dict.fromkeys(task.session_id for task in await self._engine.background.left())
         for id in found:
             self._begin(id, partial(self._session, id))
         if await store.read(partial(leftovers, machine())):
@@ -94,6 +95,7 @@ class Recovery:
         if await engine.store.read(partial(is_unfinished, session_id)):
             await engine.reverts.recover_session(session_id)
         await self._account_for(session_id)
+        await engine.background.tell_left(session_id)
 
     async def _account_for(self, session_id: str) -> None:
         """Settle the prompts that no run has begun: explain them, or have them answered."""

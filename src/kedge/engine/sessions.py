@@ -149,7 +149,7 @@ class Sessions:
         this id, `path` those at or below a path in the project, `everywhere` those of all projects.
         `roots` and `archived` are True (only those), False (none of those) or None (all). `start`
         leaves out sessions that have not changed since that time, `before` those that have.
-        `search` selects sessions that have the words in their title or text.
+        `search` selects sessions that have it anywhere in their title, or its words in their text.
         """
         listing = Listing(
             directory=directory,

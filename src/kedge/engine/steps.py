@@ -43,7 +43,7 @@ class Step:
     """An assistant message being written. Set `tokens`, `cost`, `finish`, and `structured` or
     `error`, before it ends."""
 
-    def __init__(self, turn: Turn, model: MessageModel) -> None:
+    def __init__(self, turn: Turn, model: MessageModel, agent: str) -> None:
         self.turn = turn
         self.tokens: TokenCount = NO_TOKENS
         self.cost: float = 0
@@ -59,8 +59,8 @@ class Step:
             id=engine.ids.message(),
             sessionID=info.id,
             parentID=turn.message.id,
-            mode=turn.agent,
-            agent=turn.agent,
+            mode=agent,
+            agent=agent,
             modelID=model.modelID,
             providerID=model.providerID,
             variant=model.variant,
@@ -100,9 +100,13 @@ class Step:
 
     async def _begin(self, taken: StepSample) -> None:
         start = StepStartPart(snapshot=taken.id, **self.new_part())
-        now = self.turn.engine.clock.now()
-        begin = partial(begin_step, self.message, start, fence=self.turn.fence, now=now)
+        begin = self._beginning(start)
         self.message = await self.turn._write(partial(together, begin, taken.record))
+
+    def _beginning(self, start: StepStartPart) -> ScriptMaker[AssistantMessage]:
+        """What to store at the beginning."""
+        now = self.turn.engine.clock.now()
+        return partial(begin_step, self.message, start, fence=self.turn.fence, now=now)
 
     async def __aexit__(
         self,
@@ -147,8 +151,12 @@ class Step:
         )
         fence, now = self.turn.fence, engine.clock.now()
         end = partial(finish_step, self.message, finish, patch, summary, fence=fence, now=now)
-        await self.turn._write(partial(together, end, taken.record))
+        await self.turn._write(partial(together, self._ending(end), taken.record))
         reach("step-ended")
+
+    def _ending(self, end: ScriptMaker[None]) -> ScriptMaker[None]:
+        """What to store at the end."""
+        return end
 
     async def spend(self, tokens: TokenCount, cost: float) -> None:
         """Record the tokens and cost of a failed model request, which is repeated or given up."""

@@ -163,6 +163,7 @@ class Turn:
                 prompt.change,
                 ids=self.engine.ids,
                 state=self._state,
+                link=prompt.link,
                 **owning,
             )
             write = store.write_bulk if prompt.is_large else store.write
@@ -201,12 +202,16 @@ class Turn:
         found = await self._write(partial(take_prompts, self.session.id, self.fence))
         if not found:
             return None
+        await self.go_on_to(found[-1])
+        self.prompts += [each.id for each in found]
+        return self._message
+
+    async def go_on_to(self, prompt: UserMessage) -> None:
+        """Answer another prompt of the session from here on."""
         answered = await self._summarised()
         if answered is not None:
             await self._write(partial(summarise_turn, answered, fence=self.fence))
-        self._message = found[-1]
-        self.prompts += [each.id for each in found]
-        return self._message
+        self._message = prompt
 
     async def finish(self) -> bool:
         """Release the session before the block ends, unless a prompt waits that `next_prompt` has
@@ -304,13 +309,15 @@ class Turn:
             raise InvalidInput("enter the turn with `async with` first")
         return self._fence
 
-    def step(self, *, model: MessageModel | None = None) -> "Step":
-        """One model request and the tool calls it makes, to be entered with `async with`."""
+    def step(self, *, model: MessageModel | None = None, agent: str | None = None) -> "Step":
+        """One model request and the tool calls it makes, to be entered with `async with`; by
+        default of the prompt's model and agent."""
         from kedge.engine.steps import Step
 
         if self._over:
             raise InvalidInput("the turn is over")
-        return Step(self, self.model if model is None else check_value(model, MessageModel))
+        asked = self.model if model is None else check_value(model, MessageModel)
+        return Step(self, asked, self.agent if agent is None else agent)
 
     async def retrying(self, attempt: int, message: str, next: int) -> None:
         """Set the status to "retry": the model request failed and is repeated at the time
@@ -336,12 +343,11 @@ class Turn:
 
     async def _write_fenced(self, script: ScriptMaker[None], *, durable: bool = False) -> None:
         """Run a script that does not check by itself that the turn still holds its session."""
+        await self._write(partial(self._fenced, script), durable=durable)
 
-        def fenced() -> Script[None]:
-            yield from lock_live_session(self.session.id, self.fence)
-            yield from script()
-
-        await self._write(fenced, durable=durable)
+    def _fenced(self, script: ScriptMaker[None]) -> Script[None]:
+        yield from lock_live_session(self.session.id, self.fence)
+        yield from script()
 
     async def record(self, error: BaseException) -> None:
         """Close what is open and record the error, once, however many blocks the error passes."""
@@ -364,13 +370,8 @@ class Turn:
 
     async def _write_last(self, script: ScriptMaker[None]) -> None:
         """Run a script of a turn that is ending, unless another process took over the session."""
-
-        def fenced() -> Script[None]:
-            yield from lock_live_session(self.session.id, self.fence)
-            yield from script()
-
         try:
-            await self._write_anyway(fenced)
+            await self._write_anyway(partial(self._fenced, script))
         except (LeaseLost, SessionNotFound) as error:
             _log.info("what a call did is not recorded: %s", error)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput
+from kedge.domain.text import mend_text
 
 MAX_LIMIT = 10_000
 _MAX_TIME = 2**53
@@ -47,9 +48,7 @@ def check_text(text: object, name: str) -> str:
     """A string that can be stored; lone surrogates become U+FFFD."""
     if not isinstance(text, str):
         raise InvalidInput(f"{name} must be a string", field=name)
-    if type(text) is str and text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return mend_text(text)
 
 
 def check_flag(flag: object, name: str) -> bool | None:

@@ -1,7 +1,7 @@
 """Paths of a worktree, from the forms that callers use."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -76,3 +76,14 @@ def _real_paths(given: object, directory: str, field: str) -> list[bytes]:
     folder, name = os.path.split(whole)
     own = os.path.join(os.path.realpath(folder), name)
     return list(dict.fromkeys((own, os.path.realpath(own))))
+
+
+def missing_folders(paths: Iterable[bytes], is_there: Callable[[bytes], bool]) -> tuple[bytes, ...]:
+    """The folders above paths that are not there, parents first."""
+    missing: set[bytes] = set()
+    for path in paths:
+        folder = os.path.dirname(path)
+        while folder and folder not in missing and not is_there(folder):
+            missing.add(folder)
+            folder = os.path.dirname(folder)
+    return tuple(sorted(missing))

@@ -21,7 +21,7 @@ from kedge.config.display import dotted
 from kedge.config.load import TO_TRUST
 from kedge.config.values import Config, ProviderConfig
 from kedge.domain.errors import ModelNotFound
-from kedge.domain.providers import ModelApi, ModelInfo, ProviderInfo, model_info
+from kedge.domain.providers import Limits, ModelApi, ModelInfo, ProviderInfo, model_info
 from kedge.model.endpoint import Endpoint, silence_of
 from kedge.model.offline import OfflineModel, offline_info, offline_provider
 from kedge.model.port import Model, ModelEvent, ModelRequest
@@ -219,9 +219,18 @@ class Catalog:
             found = {id: self._provider(id) for id in {**KNOWN, **self._config.provider}}
             self._providers = {id: info for id, info in found.items() if info is not None}
             # Last, so that no other provider can take its name.
-            offline = offline_provider()
+            offline = offline_provider(self._offline_limits())
             self._providers[offline.id] = offline
         return self._providers
+
+    def _offline_limits(self) -> dict[str, Limits]:
+        """The limits that the configuration gives to models of the offline provider."""
+        config = self._config.provider.get(offline_info().providerID, _NOTHING)
+        return {
+            id: Limits(context=said.limit.context, input=said.limit.input, output=said.limit.output)
+            for id, said in config.models.items()
+            if said.limit is not None
+        }
 
     def _is_enabled(self, provider_id: str) -> bool:
         enabled = self._config.enabled_providers

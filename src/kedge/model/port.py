@@ -108,7 +108,7 @@ class ModelRequest:
     """Settings from the model's configuration and its variant, in the provider's names."""
     conversation: str | None = None
     """A name shared by all requests of a conversation, by which a provider finds its cache."""
-    purpose: Literal["answer", "title"] = "answer"
+    purpose: Literal["answer", "title", "summary"] = "answer"
     attempt: int = 1
     """The number of this attempt; earlier ones failed."""
 

@@ -12,24 +12,16 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from kedge.domain.errors import RootBusy, SnapshotRefused, SnapshotTimeout
+from kedge.domain.file_states import FileStep, Present, State
 from kedge.domain.sessions import FileDiff
 from kedge.snapshot import exclusive
 from kedge.snapshot.exclusive import Hold, Order, Ordered
 from kedge.snapshot.files.reader import Disk
 from kedge.snapshot.files.root import naps
-from kedge.snapshot.files.steps import FileStep, MayWrite, always
+from kedge.snapshot.files.steps import MayWrite, always
 from kedge.snapshot.objects.layout import Usage
 from kedge.snapshot.snapshots import SnapshotLike, Snapshots
-from kedge.snapshot.values import (
-    Change,
-    Patch,
-    Present,
-    Result,
-    Snapshot,
-    SnapshotSettings,
-    State,
-    Status,
-)
+from kedge.snapshot.values import Change, Patch, Result, Snapshot, SnapshotSettings, Status
 
 _THREADS = 4
 # Separate threads: if a file system hangs, other work must not wait for these.

@@ -13,17 +13,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kedge.domain.errors import InvariantBroken, RootBusy, SnapshotError
+from kedge.domain.file_states import Absent, AsideCopy, FileStep, Outcome, Present
 from kedge.snapshot.budget import Guard
 from kedge.snapshot.files import steps as names
 from kedge.snapshot.files.reader import Disk, look_at
 from kedge.snapshot.files.root import Root, lock_now, naps, unlock
-from kedge.snapshot.files.steps import AsideCopy, FileStep, MayWrite, always
+from kedge.snapshot.files.steps import MayWrite, always
 from kedge.snapshot.files.writer import Writer, clean_up
 from kedge.snapshot.inspect import look
 from kedge.snapshot.objects.durable import PRIVATE_FILE
 from kedge.snapshot.resources import Opened
 from kedge.snapshot.take import Taker
-from kedge.snapshot.values import Absent, Outcome, Present, Result, Snapshot
+from kedge.snapshot.values import Result, Snapshot
 
 _NO_COPY = "it is the only copy left: what it held could not be written elsewhere"
 _IN_PLACE = {Outcome.RESTORED, Outcome.RECREATED, Outcome.DELETED, Outcome.UNCHANGED}

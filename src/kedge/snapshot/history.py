@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from stat import S_IFLNK, S_IFREG, S_ISLNK
 
+from kedge.domain.file_states import Absent, Present, Reason, State, Uncovered
 from kedge.snapshot.diffs.trees import TreeChange, compare
 from kedge.snapshot.objects.formats import EMPTY_TREE, parse_tree
-from kedge.snapshot.values import Absent, Change, Present, Reason, Snapshot, State, Uncovered
+from kedge.snapshot.values import Change, Snapshot
 
 _EXECUTABLE = 0o100755
 _FOLDER = 0o40000

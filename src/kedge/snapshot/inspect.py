@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kedge.domain.errors import PathRefused
+from kedge.domain.file_states import Absent, Outcome, Present, Reason, State, Uncovered
 from kedge.snapshot.files.reader import (
     OBSTACLES,
     Blocked,
@@ -28,7 +29,7 @@ from kedge.snapshot.files.root import (
 )
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.values import MEBIBYTE, Absent, Outcome, Present, Reason, State, Uncovered
+from kedge.snapshot.values import MEBIBYTE
 from kedge.snapshot.worktree.file_reader import REASONS
 
 MOST_ENTRIES = 10_000

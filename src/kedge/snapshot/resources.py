@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 from kedge.domain.errors import DirectoryNotFound, InvalidInput, SnapshotRefused
+from kedge.domain.file_states import Absent, FileStep, Present, State
 from kedge.snapshot.files.root import Root
-from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.files.writer import clean_up
 from kedge.snapshot.objects.durable import disk_errors, make_folder, replace_file
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.values import Absent, Present, SnapshotSettings, State
+from kedge.snapshot.values import SnapshotSettings
 from kedge.snapshot.worktree.file_reader import FileLimits
 from kedge.snapshot.worktree.filesystems import Mounts, racy_window, why_not_inotify
 from kedge.snapshot.worktree.repositories import Spaces

@@ -4,19 +4,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kedge.domain.errors import ObjectMissing
-from kedge.snapshot.files.steps import FileStep
+from kedge.domain.file_states import Absent, FileStep, Outcome, Present, State, Uncovered
 from kedge.snapshot.files.writer import Writer
 from kedge.snapshot.history import View
-from kedge.snapshot.values import (
-    Absent,
-    Change,
-    Outcome,
-    Patch,
-    Present,
-    Result,
-    State,
-    Uncovered,
-)
+from kedge.snapshot.values import Change, Patch, Result
 
 
 def steps_back(

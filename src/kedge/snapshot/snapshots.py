@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from kedge.domain.errors import RootBusy
+from kedge.domain.file_states import Present, State
 from kedge.domain.sessions import FileDiff
 from kedge.snapshot import history, take
 from kedge.snapshot.budget import Guard
@@ -31,12 +32,10 @@ from kedge.snapshot.take import Taker
 from kedge.snapshot.values import (
     Change,
     Patch,
-    Present,
     Protection,
     Result,
     Snapshot,
     SnapshotSettings,
-    State,
     Status,
 )
 from kedge.snapshot.worktree.filesystems import why_refused

@@ -1,55 +1,12 @@
-"""The values of snapshots: states of paths, changes, outcomes, the status of a root, and settings.
+"""The values of snapshots: changes, results, the status of a root, and settings.
 
 Paths are bytes, relative to the root and separated by `/`; object ids are 40 hexadecimal digits.
 """
 
-import stat
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-
-class Reason(StrEnum):
-    """Why a path that may exist is not in a snapshot."""
-
-    IGNORED = "ignored"
-    LARGE = "large"
-    UNREADABLE = "unreadable"
-    UNSTABLE = "unstable"
-    """It never stopped changing for long enough to be read."""
-    SPECIAL = "special"
-    """A socket, a pipe or a device."""
-    REPOSITORY = "repository"
-    """Internal files of git or kedge: a `.git`, another git folder, the data folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Present:
-    """The path had this content."""
-
-    blob: str
-    mode: int
-    """Type and permission bits, as `lstat` returns them."""
-
-    @property
-    def is_link(self) -> bool:
-        return stat.S_ISLNK(self.mode)
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """The path was examined, and nothing was there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Uncovered:
-    """The state of the path is unknown: it was not examined."""
-
-    reason: Reason
-    stamp: str = field(default="", compare=False)
-    """For a file that is too large: a value that changes when it changes."""
-
-
-State = Present | Absent | Uncovered
+from kedge.domain.file_states import Outcome, State, Uncovered
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +55,6 @@ class Patch:
     hash: str
     files: tuple[str, ...]
     """Absolute paths."""
-
-
-class Outcome(StrEnum):
-    """The outcome of restoring a path."""
-
-    RESTORED = "restored"
-    RECREATED = "recreated"
-    DELETED = "deleted"
-    UNCHANGED = "unchanged"
-    CONFLICT = "conflict"
-    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,22 @@ def load_queries(dialect: Dialect) -> dict[str, str]:
 
 
 def load_migrations(dialect: Dialect) -> list[str]:
-    """The numbered migrations; the n-th takes a database from version n to n + 1."""
-    folder = files("kedge.store").joinpath("sql", "migrations", dialect)
-    scripts = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    for number, name in enumerate(scripts, start=1):
-        if not name.startswith(f"{number:04}_"):
-            raise InvariantBroken(f"migration {name} is out of order")
-    return [folder.joinpath(name).read_text("utf-8") for name in scripts]
+    """The numbered migrations; the n-th takes a database from version n to n + 1.
+
+    What both dialects understand is in `both`, the rest in a folder for each.
+    """
+    top = files("kedge.store").joinpath("sql", "migrations")
+    found = [
+        entry
+        for folder in ("both", dialect)
+        for entry in top.joinpath(folder).iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    found.sort(key=lambda entry: entry.name)
+    for number, entry in enumerate(found, start=1):
+        if not entry.name.startswith(f"{number:04}_"):
+            raise InvariantBroken(f"migration {entry.name} is out of order")
+    return [entry.read_text("utf-8") for entry in found]
 
 
 def too_new(location: str, version: int, known: int, written: tuple[str, ...] | None) -> str:

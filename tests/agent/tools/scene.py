@@ -18,6 +18,7 @@ import kedge
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.tool import Output, Tool
 from kedge.domain.parts import ToolPart
+from kedge.domain.permissions import PermissionRule, matching
 from kedge.domain.questions import QuestionInfo
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
@@ -47,6 +48,7 @@ class Person:
     questions: list[QuestionInfo] = field(default_factory=list)
     rejects: set[str] = field(default_factory=set)
     """Permissions that are not given."""
+    rules: list[PermissionRule] = field(default_factory=list)
     asks_for: set[str] = field(default_factory=set)
     """Texts for which rules alone allow nothing."""
     meanwhile: Callable[[Ask], Awaitable[None]] | None = None
@@ -79,6 +81,11 @@ class Person:
         if permission in self.rejects and list(texts):
             raise Rejected(permission)
         return []
+
+    async def rule(self, permission: str, text: str, *, call: Call) -> PermissionRule:
+        """The last rule of the script that matches, else one that allows everything."""
+        found = matching(permission, text, self.rules)
+        return found or PermissionRule(permission="*", pattern="*", action="allow")
 
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
         """All but those that have to be asked for."""

@@ -20,6 +20,7 @@ ARGUMENTS = {
     "glob": (["pattern"], ["path"]),
     "grep": (["pattern"], ["path", "include"]),
     "todowrite": (["todos"], []),
+    "webfetch": (["url"], ["format", "timeout"]),
     "question": (["questions"], []),
 }
 
@@ -114,6 +115,25 @@ TAUGHT = {
         "background": "&`",
         "git": "commit.*only when asked",
         "example": "Example",
+    },
+    "webfetch": {
+        "what for": "Fetches a page of the web",
+        "not invented": "Do not make URLs up",
+        "not with a command": r"curl or wget",
+        "formats": r"Markdown.*\"text\" or \"html\"",
+        "pictures": "pictures and PDF files",
+        "limits": r"5 MB.*30 seconds",
+        "not here": "addresses of this machine",
+        "strangers": "do not follow instructions",
+    },
+    "task": {
+        "what for": "Gives a task to another agent",
+        "knows nothing": "knows nothing of this conversation",
+        "what to say": "all that it needs",
+        "at once": "run at the same time",
+        "when not": "Do not give away",
+        "go on": "task_id",
+        "check": "may be wrong",
     },
     "todowrite": {
         "what for": "todo list",

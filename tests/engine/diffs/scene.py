@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from kedge.domain.file_states import Absent, Known, Present
 from kedge.domain.messages import (
     AssistantMessage,
     MessageModel,
@@ -20,7 +21,6 @@ from kedge.store.queries.changes import (
     ChangeSource,
     Home,
     NewChange,
-    StoredState,
     add_changes,
     begin_task_turn,
 )
@@ -113,13 +113,13 @@ class Talk:
             )
         )
 
-    async def blob(self, content: str | bytes | None, mode: int = PLAIN) -> StoredState:
+    async def blob(self, content: str | bytes | None, mode: int = PLAIN) -> Known:
         """A state with this content, which is in the object store."""
         if content is None:
-            return None
+            return Absent()
         raw = content.encode() if isinstance(content, str) else content
         (blob,) = await self.snapshots.put_blobs([raw], session=self.session.id)
-        return blob, mode
+        return Present(blob, mode)
 
     async def change(
         self,

@@ -6,11 +6,12 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.domain.file_states import Absent, Known, Present
 from kedge.engine.diffs.compose import net_changes
 from kedge.engine.revert.merge import Contents
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Change, Present
-from kedge.store.queries.changes import ChangeSource, StoredChange, StoredState
+from kedge.snapshot.values import Change
+from kedge.store.queries.changes import ChangeSource, StoredChange
 
 ROOT = "/srv/work"
 PLAIN = 0o100644
@@ -53,14 +54,14 @@ class History:
             )
         )
 
-    def state(self, content: str | bytes | None, mode: int = PLAIN) -> StoredState:
+    def state(self, content: str | bytes | None, mode: int = PLAIN) -> Known:
         """A state with this content."""
         if content is None:
-            return None
+            return Absent()
         raw = content.encode() if isinstance(content, str) else content
         blob = blob_id(raw).hex()
         self.blobs[blob] = raw
-        return blob, mode
+        return Present(blob, mode)
 
     def net(self) -> list[Change]:
         """What it comes to."""

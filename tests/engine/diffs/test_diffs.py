@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.sessions import FileDiff
 from kedge.engine.diffs.diffs import ROOM
 from kedge.engine.engine import Engine
@@ -226,8 +227,8 @@ async def test_binary_and_mode_only_changes(engine: Engine) -> None:
     await talk.answer()
     await talk.change("binary", b"\0", b"\0\0")
     blob = await talk.blob("x\n")
-    assert blob is not None
-    mode = NewChange(path=b"m", before=blob, after=(blob[0], 0o100755), source="observed")
+    assert isinstance(blob, Present)
+    mode = NewChange(path=b"m", before=blob, after=Present(blob.blob, 0o100755), source="observed")
     await talk.add([mode])
     binary, mode_only = await talk.session.diff()
     assert binary == FileDiff(file="binary", patch="", additions=0, deletions=0, status="modified")
@@ -253,7 +254,7 @@ async def test_a_thousand_files(engine: Engine) -> None:
     contents = [f"{n}\n".encode() for n in range(1000)]
     blobs = await talk.snapshots.put_blobs(contents, session=talk.session.id)
     changes = [
-        NewChange(path=b"%04d" % n, before=None, after=(blob, PLAIN), source="observed")
+        NewChange(path=b"%04d" % n, before=Absent(), after=Present(blob, PLAIN), source="observed")
         for n, blob in enumerate(blobs)
     ]
     await talk.add(changes)
@@ -282,7 +283,9 @@ async def test_a_missing_object_is_said(engine: Engine) -> None:
     talk = await Talk.begin(engine)
     await talk.prompt()
     await talk.answer()
-    await talk.add([NewChange(path=b"a", before=None, after=("1" * 40, PLAIN), source="declared")])
+    await talk.add(
+        [NewChange(path=b"a", before=Absent(), after=Present("1" * 40, PLAIN), source="declared")]
+    )
     with pytest.raises(ObjectMissing, match="1111111"):
         await talk.session.diff()
 

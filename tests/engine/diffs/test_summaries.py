@@ -2,6 +2,7 @@
 
 import pytest
 
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.sessions import SessionSummary
 from kedge.engine.diffs.summaries import Summaries, summed
 from kedge.engine.engine import Engine
@@ -54,7 +55,7 @@ async def test_calls_that_run_side_by_side(engine: Engine) -> None:
     early = engine.ids.part()
     await talk.change("a", None, "1\n")
     assert await summaries.summary() == counted(1, 0, 1)
-    change = NewChange(path=b"b", before=None, after=await talk.blob("2\n"), source="declared")
+    change = NewChange(path=b"b", before=Absent(), after=await talk.blob("2\n"), source="declared")
     await talk.add([change], part=early)
     assert await summaries.summary() == counted(2, 0, 2)
 
@@ -108,7 +109,7 @@ async def test_what_cannot_be_read_does_not_end_a_turn(engine: Engine) -> None:
     summaries = Summaries(talk.session)
     await talk.change("a", None, "1\n")
     blob = blob_id(b"abc").hex()
-    lost = NewChange(path=b"b", before=None, after=(blob, PLAIN), source="declared")
+    lost = NewChange(path=b"b", before=Absent(), after=Present(blob, PLAIN), source="declared")
     await talk.add([lost])
     assert await summaries.summary() is None
     await talk.blob(b"abc")

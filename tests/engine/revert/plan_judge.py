@@ -4,22 +4,21 @@ import stat
 from collections.abc import Iterator
 from typing import Protocol
 
-from kedge.domain.receipts import ReceiptOutcome
+from kedge.domain.file_states import Absent, Outcome, Present
 from kedge.engine.revert.merge import PathHistory, Segment, Source
 from kedge.engine.revert.plan import plan
 from kedge.engine.revert.safety import ONLY_COPY
 from kedge.snapshot.files.reader import is_same
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Present
 from tests.engine.revert.plan_documents import Slots, author, document, slots_of, split
 from tests.engine.revert.plan_model import Record, Undoing
 from tests.engine.revert.plan_trees import Blobs, State, Tree, prefixes
 
 CHANGES = {
-    ReceiptOutcome.RESTORED,
-    ReceiptOutcome.MERGED,
-    ReceiptOutcome.DELETED,
-    ReceiptOutcome.RECREATED,
+    Outcome.RESTORED,
+    Outcome.MERGED,
+    Outcome.DELETED,
+    Outcome.RECREATED,
 }
 
 
@@ -75,7 +74,7 @@ def _check_plan(world: Happened, undoing: Undoing) -> None:
         for state in (step.expect, step.want):
             assert isinstance(state, Absent | Present)
             assert isinstance(state, Absent) or state.blob in world.blobs.keys() | again.contents
-    conflicts = [e for e in again.entries if e.outcome is ReceiptOutcome.CONFLICT]
+    conflicts = [e for e in again.entries if e.outcome is Outcome.CONFLICT]
     if undoing.strategy == "abort" and conflicts:
         assert not again.steps
         assert not again.folders
@@ -105,20 +104,20 @@ def _inverse(undoing: Undoing) -> list[PathHistory]:
     ]
 
 
-def _check_said(undoing: Undoing, path: bytes, outcome: ReceiptOutcome) -> None:
+def _check_said(undoing: Undoing, path: bytes, outcome: Outcome) -> None:
     """The outcome says what really became of the path."""
     before, after = undoing.before.state(path), undoing.after.state(path)
     assert (before != after) == (outcome in CHANGES)
-    assert isinstance(after, Absent) or outcome is not ReceiptOutcome.DELETED
+    assert isinstance(after, Absent) or outcome is not Outcome.DELETED
     if outcome in CHANGES:
-        assert isinstance(before, Absent) == (outcome is ReceiptOutcome.RECREATED)
+        assert isinstance(before, Absent) == (outcome is Outcome.RECREATED)
     own = [each for each in undoing.records[path] if each.source is not Source.SHARED]
-    assert bool(own) == (outcome is not ReceiptOutcome.SHARED)
+    assert bool(own) == (outcome is not Outcome.SHARED)
 
 
-def _check_overwritten(undoing: Undoing, path: bytes, outcome: ReceiptOutcome) -> None:
+def _check_overwritten(undoing: Undoing, path: bytes, outcome: Outcome) -> None:
     own = [each for each in undoing.records[path] if each.source is not Source.SHARED]
-    if own and outcome is not ReceiptOutcome.CONFLICT:
+    if own and outcome is not Outcome.CONFLICT:
         assert is_same(undoing.after.state(path), own[0].before)
 
 

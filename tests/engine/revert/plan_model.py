@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kedge.domain.file_states import Absent
 from kedge.domain.receipts import RevertStrategy
 from kedge.engine.revert.merge import PathHistory, Segment, Source
 from kedge.engine.revert.plan import Plan, plan
-from kedge.snapshot.values import Absent
 from tests.engine.revert.plan_documents import Lines
 from tests.engine.revert.plan_trees import Blobs, State, Tree
 

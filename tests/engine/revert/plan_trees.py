@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
+from kedge.domain.file_states import Absent, Present
 from kedge.engine.revert.plan import Plan
 from kedge.snapshot.files.reader import Blocked, Disk, Folder, is_same
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Present
 
 State: TypeAlias = Present | Absent
 FILE = stat.S_IFREG | 0o644

@@ -8,10 +8,10 @@ from typing import NoReturn
 import pytest
 
 from kedge.domain.errors import InvalidId, StoreError, TailNotFound
+from kedge.domain.file_states import Present
 from kedge.domain.sessions import Todo
 from kedge.engine.engine import Engine
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.values import Present
 from kedge.store.queries.retention import purge_session
 from kedge.store.transaction import ScriptMaker
 from kedge.testing.replay import both

@@ -8,11 +8,11 @@ from typing import TypeAlias, get_args
 import pytest
 
 from kedge.domain.errors import InvariantBroken, ObjectMissing
+from kedge.domain.file_states import Absent, Outcome, Present
 from kedge.domain.receipts import RevertStrategy
 from kedge.engine.revert.merge import PathHistory, Segment, Source
 from kedge.engine.revert.plan import Entry, Plan, plan
 from kedge.snapshot.files.reader import Blocked, Disk, Folder, Obstacle
-from kedge.snapshot.values import Absent, Outcome, Present
 from tests.engine.revert.plan_trees import FILE, LINK, Blobs, State
 
 Seen: TypeAlias = tuple[State, State, Source]

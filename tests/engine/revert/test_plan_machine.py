@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.receipts import RevertStrategy
 from kedge.engine.revert.merge import Source
-from kedge.snapshot.values import Absent, Present
 from tests.engine.revert.plan_documents import SLOTS, document, slots_of, split
 from tests.engine.revert.plan_judge import judge
 from tests.engine.revert.plan_model import PERSON, World, clearing

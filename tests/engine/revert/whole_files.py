@@ -6,7 +6,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from kedge.snapshot.values import Absent, Present
+from kedge.domain.file_states import Absent, Present
 from tests.engine.revert.plan_trees import Blobs, State, Tree
 
 

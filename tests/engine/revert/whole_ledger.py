@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from kedge.domain.file_states import Absent, Present
 from kedge.engine.revert.merge import Source
-from kedge.snapshot.values import Absent, Present
 from tests.engine.revert.plan_model import PERSON, Record
 from tests.engine.revert.plan_trees import Blobs, State, Tree
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kedge.domain.receipts import ReceiptOutcome
+from kedge.domain.file_states import Outcome, Present
 from kedge.engine.revert.merge import PathHistory, Segment, Source
 from kedge.engine.revert.plan import Entry, plan
-from kedge.snapshot.values import Present
 from tests.engine.revert.plan_model import Record, Session, Undoing
 from tests.engine.revert.plan_trees import Blobs, State, Tree, prefixes
 from tests.engine.revert.whole_ledger import Ledger
@@ -17,8 +16,8 @@ Own: TypeAlias = tuple[Record, Source | None]
 """Something to be undone, and how it is known."""
 LAST = "~"
 """Later than every part: where what a files-only revert wrote belongs to."""
-LEFT = (ReceiptOutcome.CONFLICT, ReceiptOutcome.SHARED, ReceiptOutcome.SKIPPED)
-HELD_BEFORE = (ReceiptOutcome.RESTORED, ReceiptOutcome.RECREATED, ReceiptOutcome.DELETED)
+LEFT = (Outcome.CONFLICT, Outcome.SHARED, Outcome.SKIPPED)
+HELD_BEFORE = (Outcome.RESTORED, Outcome.RECREATED, Outcome.DELETED)
 """After these a session knows what is at a path."""
 
 
@@ -141,7 +140,7 @@ class Model(Ledger):
             before=self.tree.copy(),
             after=after,
         )
-        has_conflict = any(e.outcome is ReceiptOutcome.CONFLICT for e in planned.entries)
+        has_conflict = any(e.outcome is Outcome.CONFLICT for e in planned.entries)
         return Foreseen(
             undoing=undoing,
             entries=sorted((*planned.entries, *left), key=lambda entry: entry.path),
@@ -224,7 +223,7 @@ class Model(Ledger):
         for entry in foreseen.entries:
             if entry.outcome in HELD_BEFORE:
                 member.seen[entry.path] = _blob(self.tree.state(entry.path))
-            elif entry.outcome not in (ReceiptOutcome.UNCHANGED, ReceiptOutcome.SKIPPED):
+            elif entry.outcome not in (Outcome.UNCHANGED, Outcome.SKIPPED):
                 member.seen.pop(entry.path, None)
         return self.settle(paths, member.name, Source.REVERT, of_plan=True)
 
@@ -250,7 +249,7 @@ def _left(path: bytes, own: Iterable[Own], wanted: Wanted) -> Entry:
     is_observed = any(source in (Source.OBSERVED, Source.SHARED) for _, source in own)
     return Entry(
         path=path,
-        outcome=ReceiptOutcome.SKIPPED,
+        outcome=Outcome.SKIPPED,
         reason="files were left as they are"
         if wanted.scope == "messages"
         else "it was not asked for",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kedge
 from kedge.domain.errors import FileChanged
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
 from kedge.engine.parts import ToolCall
@@ -19,7 +20,6 @@ from kedge.engine.session import Session
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
 from kedge.snapshot.files.reader import is_same
-from kedge.snapshot.values import Absent, Present
 from tests.engine.revert.plan_documents import SLOTS, Lines, document, slots_of, split
 from tests.engine.revert.plan_judge import judge_files, judge_plan
 from tests.engine.revert.plan_model import PERSON, Undoing, clearing

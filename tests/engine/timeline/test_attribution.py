@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.domain.file_states import Absent, Present, Reason, State, Uncovered
 from kedge.engine.timeline.attribution import (
     NOW,
     Declared,
@@ -16,7 +17,6 @@ from kedge.engine.timeline.attribution import (
     ownership,
     stretches,
 )
-from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
 
 SESSIONS = ("one", "two", "three")
 OUTSIDE = "outside"

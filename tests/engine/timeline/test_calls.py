@@ -12,6 +12,7 @@ from typing import NoReturn
 import pytest
 
 from kedge.domain.errors import FileBusy, FileChanged, InvalidInput
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.parts import PatchPart, StepFinishPart, StepStartPart, ToolPart
 from kedge.domain.sessions import Idle, SessionSummary
 from kedge.engine.engine import Engine
@@ -80,13 +81,13 @@ async def test_a_declared_write_is_recorded_with_its_part(any_engine: Engine, fo
         ("folder", b"new"),
         ("folder", b"new/deep"),
     ]
-    assert (change.source, change.path, change.before) == ("declared", b"new/deep/file", None)
-    assert change.after is not None
-    assert change.after[1] == file.stat().st_mode
+    assert (change.source, change.path, change.before) == ("declared", b"new/deep/file", Absent())
+    assert isinstance(change.after, Present)
+    assert change.after.mode == file.stat().st_mode
     (tool,) = [part for part in parts if isinstance(part, ToolPart)]
     assert change.part_id == tool.id
     snapshots = await session.snapshots()
-    assert await snapshots.read(change.after[0]) == b"text\n"
+    assert await snapshots.read(change.after.blob) == b"text\n"
 
 
 async def test_what_a_shell_did_is_observed(any_engine: Engine, folder: Path) -> None:
@@ -310,7 +311,7 @@ async def test_writers_of_one_file_wait_for_each_other(engine: Engine, folder: P
     await asyncio.gather(*(one_step(session, work) for session in sessions))
     found = [each for session in sessions for each in await changes(session)]
     first, second = sorted(found, key=lambda each: each.timeline)
-    assert first.before is None
+    assert first.before == Absent()
     assert first.after == second.before
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.sessions import Idle
 from kedge.engine import heartbeats
 from kedge.engine.engine import Engine
@@ -25,7 +26,7 @@ from tests.engine.engine_processes import Child
 from tests.engine.timeline.test_calls import calls, changes, put, told
 from tests.support.polling import until_beaten
 
-OBSERVED = NewChange(path=b"file", before=None, after=("", 0), source="observed")
+OBSERVED = NewChange(path=b"file", before=Absent(), after=Present("", 0), source="observed")
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ def test_what_is_doubted(tmp_path: Path, since: int | None, until: int | None, s
 
 def test_only_what_was_observed_is_doubted(tmp_path: Path) -> None:
     """What is known otherwise stays as it is."""
-    change = NewChange(path=b"file", before=None, after=("", 0), source="declared")
+    change = NewChange(path=b"file", before=Absent(), after=Present("", 0), source="declared")
     assert doubted([change], str(tmp_path), Life(None, None)) == [change]
 
 
@@ -265,7 +266,7 @@ def test_a_symlink_on_the_way_says_nothing(tmp_path: Path) -> None:
     """What is gone behind it may be gone since any time."""
     put(tmp_path / "elsewhere" / "other", "x")
     (tmp_path / "folder").symlink_to("elsewhere")
-    gone = NewChange(path=b"folder/file", before=("", 0), after=None, source="observed")
+    gone = NewChange(path=b"folder/file", before=Present("", 0), after=Absent(), source="observed")
     late = Life(0, os.lstat(tmp_path / "folder").st_ctime_ns + 10**12)
     assert doubted([gone], str(tmp_path), late)[0].source == "shared"
 

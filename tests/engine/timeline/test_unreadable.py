@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from kedge.domain.errors import RootBusy
+from kedge.domain.file_states import Absent, FileStep, Present
 from kedge.engine.engine import Engine
 from kedge.engine.heartbeats import last_beat
 from kedge.engine.session import Session
 from kedge.engine.timeline import leftovers as leftovers_module
 from kedge.engine.timeline.recovery import closing
-from kedge.snapshot.files.steps import FileStep, FileWork, RootedStep, temporary_name
+from kedge.snapshot.files.steps import FileWork, RootedStep, temporary_name
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Present
 from kedge.store.queries.changes import calls_between
 from kedge.store.queries.timeline import leftovers, open_calls
 from tests.engine.engine_factory import EngineFactory

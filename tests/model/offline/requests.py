@@ -22,7 +22,7 @@ from kedge.model.port import (
 
 NAMES = (
     *("read", "write", "edit", "apply_patch", "bash", "glob", "grep", "todowrite", "question"),
-    ANSWER_TOOL,
+    *("webfetch", ANSWER_TOOL),
 )
 TOOLS = tuple(ToolSpec(name=name, description=name, parameters={}) for name in NAMES)
 Turn = UserTurn | AssistantTurn

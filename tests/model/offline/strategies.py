@@ -32,10 +32,12 @@ calling: st.SearchStrategy[c.Calling] = st.one_of(
     st.builds(c.Bash, texts),
     st.builds(c.Glob, texts, st.none() | texts),
     st.builds(c.Grep, texts),
+    st.builds(c.Task, texts.filter(bool), texts, st.booleans(), st.booleans()),
     st.builds(c.Grep, texts, texts, st.none() | texts),
     st.builds(c.Patch, texts),
     st.builds(c.Todo, st.lists(todo_items, max_size=4).map(tuple)),
     st.builds(c.Ask, items, st.lists(options, min_size=1, max_size=3).map(tuple), st.booleans()),
+    st.builds(c.Fetch, texts, st.none() | texts),
     st.builds(c.Structured, st.none() | texts),
     st.builds(c.CallTool, texts.filter(bool), texts | st.just('{"a": [1, null]}')),
 )

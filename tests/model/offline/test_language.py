@@ -50,6 +50,15 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ("glob **/*.py", c.Glob("**/*.py")),
         ("glob *.py src", c.Glob("*.py", "src")),
         ('grep "two words" src *.py', c.Grep("two words", "src", "*.py")),
+        ("task general write a.txt hi", c.Task("general", "write a.txt hi")),
+        ("task explore again ls", c.Task("explore", "ls", again=True)),
+        ("task x again background say hi", c.Task("x", "say hi", again=True, background=True)),
+        (
+            "task x <<END\nwrite a.txt hi\nand bash ls\nEND",
+            c.Task("x", "write a.txt hi\nand bash ls"),
+        ),
+        ('task x "again"', c.Task("x", "again")),
+        ("task x again", c.Task("x", "again")),
         ("todo", c.Todo()),
         (
             "todo a | [x] b | [~] c !high | [-] d !low | [?] e",

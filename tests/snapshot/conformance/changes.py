@@ -5,7 +5,7 @@ import os
 import shutil
 import threading
 
-from kedge.snapshot.values import Absent
+from kedge.domain.file_states import Absent
 from tests.snapshot.conformance.scene import Scene, changed, linked, plain, present, tree_of
 
 

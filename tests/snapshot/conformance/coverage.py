@@ -4,7 +4,7 @@ import os
 import socket
 from dataclasses import replace
 
-from kedge.snapshot.values import Absent, Reason, Uncovered
+from kedge.domain.file_states import Absent, Reason, Uncovered
 from tests.snapshot.conformance.scene import (
     DEFAULTS,
     EMPTY_TREE,

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from kedge.domain.errors import ObjectMissing, SnapshotError
+from kedge.domain.file_states import Absent, Present, Reason, Uncovered
 from kedge.domain.sessions import FileDiff
-from kedge.snapshot.values import Absent, Present, Protection, Reason, Uncovered
+from kedge.snapshot.values import Protection
 from tests.snapshot.conformance.scene import (
     Scene,
     changed,

@@ -2,9 +2,8 @@
 
 import os
 
+from kedge.domain.file_states import Absent, FileStep, Outcome, Present
 from kedge.snapshot.files.reader import Blocked, Folder
-from kedge.snapshot.files.steps import FileStep
-from kedge.snapshot.values import Absent, Outcome, Present
 from tests.snapshot.conformance.scene import Scene, linked, present, tree_of
 
 

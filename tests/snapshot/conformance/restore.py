@@ -5,7 +5,8 @@ import shutil
 import stat
 
 from kedge.domain.errors import SnapshotNotFound
-from kedge.snapshot.values import Outcome, Patch, Result
+from kedge.domain.file_states import Outcome
+from kedge.snapshot.values import Patch, Result
 from tests.snapshot.conformance.scene import Scene, plain, refused, tree_of
 from tests.snapshot_fuzz.disk import fingerprint
 

@@ -1,6 +1,6 @@
 """Checks of ignore rules: what they leave out is uncovered, not absent, and they may change."""
 
-from kedge.snapshot.values import Absent, Reason, Uncovered
+from kedge.domain.file_states import Absent, Reason, Uncovered
 from tests.snapshot.conformance.scene import (
     Scene,
     changed,

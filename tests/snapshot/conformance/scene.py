@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from kedge.domain.errors import KedgeError
+from kedge.domain.file_states import Absent, Present, State, Uncovered
 from kedge.snapshot import Snapshots
-from kedge.snapshot.values import (
-    Absent,
-    Change,
-    Present,
-    Snapshot,
-    SnapshotSettings,
-    State,
-    Uncovered,
-)
+from kedge.snapshot.values import Change, Snapshot, SnapshotSettings
 from tests.snapshot_fuzz.disk import Leaf, object_id
 from tests.snapshot_fuzz.git import ask_git
 from tests.snapshot_fuzz.oracle import tree_id

@@ -17,7 +17,7 @@ from kedge.agent.tools.call import Call
 from kedge.agent.tools.paths import FilePlace, place_of
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 from kedge.config.values import ToolOutputConfig
-from kedge.domain.permissions import IN_GIT, UNCERTAIN
+from kedge.domain.permissions import IN_GIT, UNCERTAIN, PermissionRule
 from kedge.domain.questions import QuestionInfo
 from kedge.domain.text import mend_text
 from kedge.engine.turns import Turn
@@ -230,8 +230,8 @@ def _with_notes(output: str, notes: Sequence[str]) -> str:
 OWN_COMMAND = "The following tool was executed by the user"
 
 
-class _Owner:
-    """The user's own command needs no permission."""
+class Owner:
+    """What a person runs needs no permission."""
 
     withheld = ()
 
@@ -250,13 +250,17 @@ class _Owner:
         """Allowed."""
         return []
 
+    async def rule(self, permission: str, text: str, *, call: Call) -> PermissionRule:
+        """Allowed."""
+        return PermissionRule(permission="*", pattern="*", action="allow")
+
     async def unasked(self, permission: str, texts: Iterable[str], *, call: Call) -> set[str]:
         """All allowed."""
         return set(texts)
 
     async def question(self, questions: Sequence[QuestionInfo], *, call: Call) -> list[list[str]]:
-        """A command asks no questions."""
-        raise AssertionError("a shell command asks no questions")
+        """It asks no questions."""
+        raise AssertionError("what a person runs asks no questions")
 
 
 async def run_own_command(
@@ -267,7 +271,7 @@ async def run_own_command(
     async with turn.step() as step:
         async with step.tool("bash", {"command": command}) as running:
             try:
-                output = await run_shell(Call(step, running, _Owner(), limit=limit), command)
+                output = await run_shell(Call(step, running, Owner(), limit=limit), command)
             except ToolFailure as failure:
                 running.fail(str(failure))
             else:

@@ -1,4 +1,5 @@
-"""The tools of kedge, in the order in which models get them."""
+"""The tools of kedge, in the order in which models get them and clients list them, which is
+OpenCode's."""
 
 from kedge.agent.tools.apply_patch import apply_patch
 from kedge.agent.tools.bash import bash
@@ -7,18 +8,22 @@ from kedge.agent.tools.glob import glob
 from kedge.agent.tools.grep import grep
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
+from kedge.agent.tools.task import task
 from kedge.agent.tools.todowrite import todowrite
 from kedge.agent.tools.tool import Tool
+from kedge.agent.tools.webfetch import webfetch
 from kedge.agent.tools.write import write
 
 BUILTIN: tuple[Tool, ...] = (
+    question,
+    bash,
     read,
     glob,
     grep,
     edit,
     write,
-    apply_patch,
-    bash,
+    task,
+    webfetch,
     todowrite,
-    question,
+    apply_patch,
 )

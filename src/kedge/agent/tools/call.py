@@ -11,10 +11,12 @@ from kedge.config.values import ToolOutputConfig
 from kedge.domain.child_processes import OWN_SECRETS
 from kedge.domain.events import FileEdited
 from kedge.domain.parts import FilePart
+from kedge.domain.permissions import PermissionRule
 from kedge.domain.questions import QuestionInfo
 
 if TYPE_CHECKING:
     from kedge.agent.folder_instructions import FolderInstructions
+    from kedge.agent.subagents import Subagents
     from kedge.engine.engine import Engine
     from kedge.engine.files.edits import FileWork
     from kedge.engine.parts import ToolCall
@@ -44,6 +46,9 @@ class Asker(Protocol):
         """Raise if a rule denies one of the texts; return those whose meaning is not certain, where
         a rule denies anything."""
 
+    async def rule(self, permission: str, text: str, *, call: "Call") -> PermissionRule:
+        """The rule that decides about a text, whatever a person allowed."""
+
     async def unasked(self, permission: str, texts: Iterable[str], *, call: "Call") -> set[str]:
         """The texts that need no answer of the user."""
 
@@ -59,6 +64,8 @@ class Call:
     """How much of its output is stored and sent."""
     folders: "FolderInstructions | None" = None
     """The instruction files of folders, if they are to be sent."""
+    subagents: "Subagents | None" = None
+    """The other agents, if it may give them tasks."""
 
     def __init__(
         self,
@@ -68,10 +75,12 @@ class Call:
         *,
         limit: ToolOutputConfig = DEFAULT,
         folders: "FolderInstructions | None" = None,
+        subagents: "Subagents | None" = None,
     ) -> None:
         self.step = step
         self.limit = limit
         self.folders = folders
+        self.subagents = subagents
         self._running = running
         self._asker = asker
 
@@ -149,6 +158,10 @@ class Call:
         whose meaning is not certain, where a rule denies anything."""
         return await self._asker.forbid(permission, texts, call=self)
 
+    async def rule(self, permission: str, text: str) -> PermissionRule:
+        """The rule that decides about a text, whatever a person allowed for good."""
+        return await self._asker.rule(permission, text, call=self)
+
     async def unasked(self, permission: str, texts: Iterable[str]) -> set[str]:
         """The texts that need no answer of the user."""
         return await self._asker.unasked(permission, texts, call=self)
@@ -198,6 +211,14 @@ class Call:
     async def observes(self) -> None:
         """From here to the end of the call, record changes to any file of the worktree."""
         await self._running.declare(effects="unknown")
+
+    async def show(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
+        """Show the user at once what must not be missed."""
+        await self._running.show(title=title, **metadata)
+
+    def keep(self, **metadata: Any) -> None:  # noqa: ANN401
+        """Metadata that the call ends with, also if it fails."""
+        self._running.keep(**metadata)
 
     async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
         """Show the user how far it has come."""

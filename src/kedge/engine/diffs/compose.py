@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from kedge.domain.errors import SnapshotError
-from kedge.engine.revert.merge import Conflict, Contents, Known, Segment, Source, composed, without
+from kedge.domain.file_states import Known
+from kedge.engine.revert.merge import Conflict, Contents, Segment, Source, composed, without
 from kedge.snapshot.files.reader import is_same
-from kedge.snapshot.values import Absent, Change, Present
-from kedge.store.queries.changes import StoredChange, StoredState
+from kedge.snapshot.values import Change
+from kedge.store.queries.changes import StoredChange
 
 Net: TypeAlias = tuple[Known, Known]
 """What a path would hold without the session's changes, and with them."""
@@ -39,7 +40,7 @@ def segments_by_path(changes: Iterable[StoredChange], root: str) -> dict[bytes, 
     found: defaultdict[bytes, list[Segment]] = defaultdict(list)
     for change in sorted(changes, key=_age):
         if change.source not in ("folder", "uncovered"):
-            segment = Segment(_state(change.before), _state(change.after), Source(change.source))
+            segment = Segment(change.before, change.after, Source(change.source))
             found[_seen_from(root, change)].append(segment)
     return found
 
@@ -70,10 +71,6 @@ def _taken_out(segment: Segment, now: Known, contents: Contents) -> Known | None
 
 def _age(change: StoredChange) -> tuple[int, int, str, int]:
     return change.timeline, change.pos, change.part_id, change.n
-
-
-def _state(state: StoredState) -> Known:
-    return Absent() if state is None else Present(*state)
 
 
 def _seen_from(root: str, change: StoredChange) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from kedge.domain.errors import SnapshotError
+from kedge.domain.file_states import Present, State
 from kedge.domain.sessions import FileDiff
 from kedge.domain.worktrees import TreeEntry
 from kedge.engine.diffs.compose import net_changes, segments_by_path
@@ -21,7 +22,7 @@ from kedge.engine.revert.merge import Contents
 from kedge.engine.worktree_paths import find_path
 from kedge.snapshot.diffs.lines import count
 from kedge.snapshot.diffs.patches import file_diff
-from kedge.snapshot.values import Change, Present, State
+from kedge.snapshot.values import Change
 from kedge.store.port import Store
 from kedge.store.queries.change_queries import changes_of
 from kedge.store.queries.changes import StoredChange

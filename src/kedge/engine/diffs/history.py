@@ -19,12 +19,12 @@ from kedge.domain.errors import (
     PathUncovered,
     SnapshotError,
 )
+from kedge.domain.file_states import Present, State, Uncovered
 from kedge.domain.worktrees import TreeEntry
 from kedge.snapshot import take
 from kedge.snapshot.history import View
 from kedge.snapshot.objects.formats import FOLDER_MODE, Entry, parse_tree
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.values import Present, State, Uncovered
 
 _TYPES: dict[int, Literal["file", "directory", "symlink"]] = {
     FOLDER_MODE: "directory",

@@ -13,17 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kedge.domain.errors import InvalidPath, WriteFailed
+from kedge.domain.file_states import Absent, FileStep, Outcome, Present
 from kedge.domain.text import printable
 from kedge.engine.files.browse import open_folder
 from kedge.snapshot.diffs.lines import are_comparable, compare_lines, count
 from kedge.snapshot.diffs.patches import quoted
 from kedge.snapshot.files.reader import ReadFailure, read_file
 from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
-from kedge.snapshot.files.steps import FileStep, MayWrite, RootedStep, always, taking_back
 from kedge.snapshot.files.steps import FileWork as FileWork
+from kedge.snapshot.files.steps import MayWrite, RootedStep, always, taking_back
 from kedge.snapshot.files.writer import Writer, remove_if_empty
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Outcome, Present, Result
+from kedge.snapshot.values import Result
 
 MOST_BYTES = 16 * 1024 * 1024
 """Larger files are not changed by tools: undoing that would cost too much."""

@@ -1,15 +1,17 @@
 """Applies a plan, or completes it after a crash, and records the outcome."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kedge._failpoints import reach
+from kedge.domain.file_states import AsideCopy, FileStep, Outcome, Present, State
 from kedge.domain.receipts import Receipt
 from kedge.engine.revert.receipts import KNOWN, corrected, step_outcomes
-from kedge.engine.timeline.formats import declared_data, restored
+from kedge.engine.timeline.formats import declared_data
 from kedge.snapshot.aio import AsyncOrdered
-from kedge.snapshot.files.steps import AsideCopy, FileStep, MayWrite
-from kedge.snapshot.values import Outcome, Result, State
+from kedge.snapshot.files.steps import MayWrite
+from kedge.snapshot.values import Result
 from kedge.store.queries.plans import PlanStep, StoredPlan
 from kedge.store.queries.reverts import Finish
 
@@ -70,10 +72,10 @@ def finish_of(
     """What to record, from the outcome of each path."""
     receipt = corrected(plan.data.receipt, results)
     outcomes = step_outcomes(steps, results)
-    done = [step for step in steps if outcomes[step.n] == "done"]
+    done = [step for step in steps if outcomes[step.number] == "done"]
     seen, unseen = _known(done, receipt), _unknown(receipt)
-    before: dict[bytes, State] = {step.path: restored(step.expect) for step in done}
-    after: dict[bytes, State] = {step.path: restored(step.want) for step in done}
+    before: dict[bytes, State] = {step.path: step.expect for step in done}
+    after: dict[bytes, State] = {step.path: step.want for step in done}
     return Finish(
         receipt=receipt,
         outcomes=outcomes,
@@ -95,7 +97,11 @@ def tag_of(plan: StoredPlan) -> str:
 
 def _known(done: Sequence[PlanStep], receipt: Receipt) -> list[tuple[bytes, str | None]]:
     known = {entry.path_bytes for entry in receipt.files if entry.outcome in KNOWN}
-    return [(step.path, step.want[0] if step.want else None) for step in done if step.path in known]
+    return [
+        (step.path, step.want.blob if isinstance(step.want, Present) else None)
+        for step in done
+        if step.path in known
+    ]
 
 
 def _unknown(receipt: Receipt) -> list[bytes]:
@@ -104,10 +110,5 @@ def _unknown(receipt: Receipt) -> list[bytes]:
 
 
 def _step(plan: StoredPlan, step: PlanStep) -> FileStep:
-    return FileStep(
-        number=step.n,
-        path=step.path,
-        expect=restored(step.expect),
-        want=restored(step.want),
-        needs=tuple(AsideCopy(*each) for each in plan.data.needs.get(step.n, ())),
-    )
+    needs = plan.data.needs.get(step.number, ())
+    return replace(step, needs=tuple(AsideCopy(*each) for each in needs))

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kedge.domain.receipts import ReceiptOutcome
+from kedge.domain.file_states import Absent, Outcome, Present, examined
 from kedge.engine.revert.merge import PathHistory, Segment, Source
 from kedge.engine.revert.path_plan import EntrySource
 from kedge.engine.revert.plan import Entry
-from kedge.engine.timeline.formats import restored
 from kedge.snapshot.files.reader import Disk
-from kedge.snapshot.values import Absent
 from kedge.store.port import Store
 from kedge.store.queries.boundaries import Boundary
 from kedge.store.queries.change_queries import opening_snapshots
@@ -93,7 +91,7 @@ class Material:
         return [
             Entry(
                 path=path,
-                outcome=ReceiptOutcome.SKIPPED,
+                outcome=Outcome.SKIPPED,
                 reason=reason,
                 source=_source(each.segment.source for each in self.segments[path]),
             )
@@ -103,7 +101,7 @@ class Material:
     def untouchable(self) -> list[Entry]:
         """Receipt entries for the paths that must not be touched."""
         return [
-            Entry(path=path, outcome=ReceiptOutcome.SKIPPED, reason=reason, source=source)
+            Entry(path=path, outcome=Outcome.SKIPPED, reason=reason, source=source)
             for path, (reason, source) in self.impossible.items()
         ]
 
@@ -173,7 +171,7 @@ def _gathered(root: str, changes: Sequence[StoredChange], pending: Sequence[Writ
         seen = {entry.path_bytes for entry in files if entry.source == "observed"}
         for step in each.steps:
             source = Source.OBSERVED if step.path in seen else Source.REVERT
-            segment = Segment(restored(step.expect), restored(step.want), source)
+            segment = Segment(examined(step.expect), examined(step.want), source)
             history = material.segments.setdefault(step.path, [])
             history.append(Dated(each.plan.timeline, segment, step.outcome == "unsure"))
     for path in material.impossible:
@@ -208,12 +206,12 @@ def _add_change(material: Material, change: StoredChange) -> None:
     elif change.source == "uncovered":
         reason = f"{_NOT_INSPECTED}: {change.reason}" if change.reason else _NOT_INSPECTED
         material.impossible[path] = reason, source
-        if change.before is not None:
+        if isinstance(change.before, Present):
             # It is gone from there in any case: whatever holds it elsewhere may be the only copy.
-            segment = Segment(restored(change.before), Absent(), Source.OBSERVED)
+            segment = Segment(change.before, Absent(), Source.OBSERVED)
             material.segments.setdefault(path, []).append(Dated(change.timeline, segment))
     else:
-        before, after = restored(change.before), restored(change.after)
+        before, after = change.before, change.after
         segment = Segment(before, after, Source(change.source))
         material.segments.setdefault(path, []).append(Dated(change.timeline, segment))
 

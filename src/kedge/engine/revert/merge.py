@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from io import BytesIO
 from itertools import dropwhile, filterfalse, pairwise
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
+from kedge.domain.file_states import Absent, Known, Present
 from kedge.snapshot.diffs.lines import are_comparable, compare_lines
 from kedge.snapshot.files.reader import Disk, is_same
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Present
 
 # Without context every other line of a diff starts with a sign, so this matches only headers.
 _HEADER = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
@@ -87,10 +87,6 @@ def _applied(lines: list[bytes], hunks: list[_Hunk]) -> list[bytes]:
         result += hunk.lines
         done = hunk.end
     return result + lines[done:]
-
-
-Known: TypeAlias = Present | Absent
-"""The known state of a path; what is not covered by snapshots cannot be undone."""
 
 
 class Source(StrEnum):

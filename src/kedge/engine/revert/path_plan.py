@@ -5,18 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
 from kedge.domain.errors import SnapshotError
-from kedge.domain.receipts import ReceiptOutcome
-from kedge.engine.revert.merge import (
-    Conflict,
-    Contents,
-    Known,
-    PathHistory,
-    Source,
-    composed,
-    without,
-)
+from kedge.domain.file_states import Absent, Known, Outcome, Present
+from kedge.engine.revert.merge import Conflict, Contents, PathHistory, Source, composed, without
 from kedge.snapshot.files.reader import Blocked, Disk, Folder, Obstacle, is_same
-from kedge.snapshot.values import Absent, Present
 
 EntrySource: TypeAlias = Literal["declared", "observed"]
 
@@ -36,7 +27,7 @@ class Wish:
     disk: Disk
     want: Known
     """The same as `now`, unless the outcome is a change."""
-    outcome: ReceiptOutcome
+    outcome: Outcome
     reason: str | None
     source: EntrySource
 
@@ -47,14 +38,14 @@ class Wish:
 
     @property
     def deletes(self) -> bool:
-        return self.outcome is ReceiptOutcome.DELETED
+        return self.outcome is Outcome.DELETED
 
     @property
     def writes(self) -> bool:
         return self.outcome in (
-            ReceiptOutcome.RESTORED,
-            ReceiptOutcome.MERGED,
-            ReceiptOutcome.RECREATED,
+            Outcome.RESTORED,
+            Outcome.MERGED,
+            Outcome.RECREATED,
         )
 
     def taking(self, blob: str) -> Self:
@@ -62,7 +53,7 @@ class Wish:
         kept = f"it is kept as {blob}"
         return replace(self, reason=f"what others changed in it since went with it; {kept}")
 
-    def given_up(self, outcome: ReceiptOutcome, reason: str) -> Self:
+    def given_up(self, outcome: Outcome, reason: str) -> Self:
         """The same path, left as it is."""
         return replace(self, want=self.now, outcome=outcome, reason=reason)
 
@@ -83,10 +74,10 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
             _check_deletion(history, wish.now)
     except Conflict as conflict:
         reason = _in_the_way(history.disk) or str(conflict)
-        return wish.given_up(ReceiptOutcome.CONFLICT, reason)
+        return wish.given_up(Outcome.CONFLICT, reason)
     except SnapshotError as error:
         # A lost or damaged object costs only this path.
-        return wish.given_up(ReceiptOutcome.SKIPPED, str(error))
+        return wish.given_up(Outcome.SKIPPED, str(error))
     return _granted(wish, want, history.own[0].before)
 
 
@@ -94,7 +85,7 @@ def _unsure(wish: Wish, history: PathHistory) -> Wish:
     """A path whose segments have no net effect, if all of them happened."""
     if not history.unsure or not history.own or is_same(wish.now, history.own[0].before):
         return wish
-    return wish.given_up(ReceiptOutcome.CONFLICT, _INTERRUPTED)
+    return wish.given_up(Outcome.CONFLICT, _INTERRUPTED)
 
 
 def overwritten(history: PathHistory) -> Wish:
@@ -132,27 +123,27 @@ def _untouched(history: PathHistory) -> Wish:
         path=history.path,
         disk=history.disk,
         want=history.disk if isinstance(history.disk, Present) else Absent(),
-        outcome=ReceiptOutcome.UNCHANGED if own else ReceiptOutcome.SHARED,
+        outcome=Outcome.UNCHANGED if own else Outcome.SHARED,
         reason=stays if own else _SHARED,
         source="observed" if is_observed else "declared",
     )
 
 
 def _obstructed(wish: Wish, obstacle: Obstacle) -> Wish:
-    return wish.given_up(ReceiptOutcome(obstacle.outcome.value), obstacle.reason)
+    return wish.given_up(Outcome(obstacle.outcome.value), obstacle.reason)
 
 
 def _granted(wish: Wish, want: Known, first: Known) -> Wish:
     if is_same(wish.now, want):
         return wish
     if isinstance(want, Absent):
-        outcome = ReceiptOutcome.DELETED
+        outcome = Outcome.DELETED
     elif isinstance(wish.now, Absent):
-        outcome = ReceiptOutcome.RECREATED
+        outcome = Outcome.RECREATED
     elif is_same(want, first):
-        outcome = ReceiptOutcome.RESTORED
+        outcome = Outcome.RESTORED
     else:
-        outcome = ReceiptOutcome.MERGED
+        outcome = Outcome.MERGED
     return replace(wish, want=want, outcome=outcome)
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kedge.domain.errors import InvariantBroken, ObjectMissing
-from kedge.domain.receipts import ReceiptOutcome, RevertStrategy
-from kedge.engine.revert.merge import Contents, Known, PathHistory
+from kedge.domain.file_states import AsideCopy, FileStep, Known, Outcome, Present
+from kedge.domain.receipts import RevertStrategy
+from kedge.engine.revert.merge import Contents, PathHistory
 from kedge.engine.revert.path_plan import EntrySource, Wish, merged, overwritten
 from kedge.engine.revert.safety import Facts, check, taken_by
 from kedge.snapshot.files.reader import Blocked, Folder
-from kedge.snapshot.files.steps import AsideCopy, FileStep
-from kedge.snapshot.values import Present
 
 
 def placed(wishes: Sequence[Wish]) -> list[Wish]:
@@ -29,7 +28,7 @@ def placed(wishes: Sequence[Wish]) -> list[Wish]:
     possible = [_with_room(wish, deleted) for wish in wishes]
     blocking = _in_each_others_way({wish.path for wish in possible if wish.writes})
     return [
-        wish.given_up(ReceiptOutcome.CONFLICT, "a file and a folder would have to be at one place")
+        wish.given_up(Outcome.CONFLICT, "a file and a folder would have to be at one place")
         if wish.path in blocking
         else wish
         for wish in possible
@@ -65,10 +64,10 @@ def _with_room(wish: Wish, deleted: set[bytes]) -> Wish:
         return wish
     match wish.disk:
         case Folder(entries) if not entries <= deleted:
-            return wish.given_up(ReceiptOutcome.CONFLICT, "there is a folder with other files now")
+            return wish.given_up(Outcome.CONFLICT, "there is a folder with other files now")
         case Blocked(by) if by not in deleted:
             reason = "a file or a symlink is where its folder should be"
-            return wish.given_up(ReceiptOutcome.CONFLICT, reason)
+            return wish.given_up(Outcome.CONFLICT, reason)
         case _:
             return wish
 
@@ -98,7 +97,7 @@ class Entry:
     """The outcome of one path; see `ReceiptEntry`."""
 
     path: bytes
-    outcome: ReceiptOutcome
+    outcome: Outcome
     reason: str | None
     source: EntrySource
 
@@ -170,7 +169,7 @@ def _possible(wish: Wish, contents: Contents, has: Callable[[str], bool]) -> Wis
     blob = wish.want.blob
     if blob in contents.made or blob == _blob(wish.now) or has(blob):
         return wish
-    return wish.given_up(ReceiptOutcome.SKIPPED, str(ObjectMissing(blob)))
+    return wish.given_up(Outcome.SKIPPED, str(ObjectMissing(blob)))
 
 
 def _blob(state: Known) -> str | None:
@@ -189,7 +188,7 @@ def _checked(
         # What is left in place may leave no room for another path.
         wishes = placed(
             [
-                wish.given_up(ReceiptOutcome.CONFLICT, verdict.withheld[wish.path])
+                wish.given_up(Outcome.CONFLICT, verdict.withheld[wish.path])
                 if wish.path in verdict.withheld
                 else wish
                 for wish in wishes
@@ -210,13 +209,13 @@ def _told(
 
 
 def _is_conflict(wish: Wish) -> bool:
-    return wish.outcome is ReceiptOutcome.CONFLICT
+    return wish.outcome is Outcome.CONFLICT
 
 
 def _aborted(wish: Wish) -> Wish:
     if not wish.deletes and not wish.writes:
         return wish
-    return wish.given_up(ReceiptOutcome.SKIPPED, "nothing was done, because other files conflict")
+    return wish.given_up(Outcome.SKIPPED, "nothing was done, because other files conflict")
 
 
 def _steps(wishes: Sequence[Wish], needs: _Needs) -> tuple[FileStep, ...]:

@@ -10,37 +10,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from kedge.domain.errors import FileBusy, InvalidInput, RootBusy, SnapshotError
-from kedge.domain.receipts import Receipt, ReceiptOutcome, RevertScope, RevertStrategy
+from kedge.domain.file_states import Outcome, Present
+from kedge.domain.receipts import Receipt, RevertScope, RevertStrategy
 from kedge.engine.revert.material import Material
 from kedge.engine.revert.plan import Entry, Plan, plan
 from kedge.engine.revert.receipts import notes_of, receipt_of
 from kedge.engine.revert.safety import Content, Facts, content_of
 from kedge.engine.timeline.timeline import UNPROTECTED
 from kedge.engine.validation import check_flag, check_list
-from kedge.engine.worktree_paths import find_path
+from kedge.engine.worktree_paths import find_path, missing_folders
 from kedge.snapshot.aio import AsyncOrdered, AsyncSnapshots
 from kedge.snapshot.files.locks import FileLocks
 from kedge.snapshot.files.reader import Disk, Obstacle
-from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.snapshots import Snapshots
-from kedge.snapshot.values import Outcome, Present, Snapshot
+from kedge.snapshot.values import Snapshot
 from kedge.store.queries.plans import is_among
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.session import Session
     from kedge.store.queries.boundaries import Boundary
-
-
-def missing_folders(root: str, steps: Iterable[FileStep]) -> list[bytes]:
-    """The missing folders of files that are about to be written."""
-    missing: dict[bytes, bool] = {}
-    for step in steps:
-        folder = step.folder if isinstance(step.want, Present) else b""
-        while folder and folder not in missing:
-            missing[folder] = not os.path.lexists(os.path.join(os.fsencode(root), folder))
-            folder = folder.rpartition(b"/")[0]
-    return sorted(folder for folder, is_missing in missing.items() if is_missing)
 
 
 PATIENCE = 2.0
@@ -172,7 +161,7 @@ class Prepared:
     @property
     def has_conflict(self) -> bool:
         """Whether a path is left alone because others changed it."""
-        return any(entry.outcome is ReceiptOutcome.CONFLICT for entry in self.plan.entries)
+        return any(entry.outcome is Outcome.CONFLICT for entry in self.plan.entries)
 
 
 class Preparing:
@@ -234,10 +223,14 @@ class Preparing:
         disk = await order.look(free, session=session.id)
         facts = Evidence(self._material, snapshots.snapshots, order, snapshot)
         made = await self._plan(facts, disk | dict.fromkeys(sorted(busy), _BUSY))
-        folders = await asyncio.to_thread(missing_folders, session.worktree, made.steps)
+        top = os.fsencode(session.worktree)
+        written = [step.path for step in made.steps if isinstance(step.want, Present)]
+        folders = await asyncio.to_thread(
+            missing_folders, written, lambda folder: os.path.lexists(os.path.join(top, folder))
+        )
         return Prepared(
             plan=made,
-            folders=tuple(folders),
+            folders=folders,
             asked=asked,
             snapshot=snapshot,
             snapshots=snapshots,

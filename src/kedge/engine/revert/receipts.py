@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kedge.domain.file_states import Outcome
 from kedge.domain.parts import ToolCompleted, ToolPart, ToolRunning
-from kedge.domain.receipts import (
-    Receipt,
-    ReceiptEntry,
-    ReceiptOutcome,
-    RevertStrategy,
-    receipt_entry,
-)
+from kedge.domain.receipts import Receipt, ReceiptEntry, RevertStrategy, receipt_entry
 from kedge.engine.revert.plan import Entry
-from kedge.snapshot.values import Head, Outcome, Result, Snapshot
+from kedge.snapshot.values import Head, Result, Snapshot
 from kedge.store.queries.boundaries import Boundary
 from kedge.store.queries.changes import family_calls
 from kedge.store.queries.messages import get_message
@@ -27,11 +22,8 @@ if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.session import Session
 
-_FAILED: dict[Outcome, ReceiptOutcome] = {
-    Outcome.CONFLICT: ReceiptOutcome.CONFLICT,
-    Outcome.SKIPPED: ReceiptOutcome.SKIPPED,
-}
-KNOWN = {ReceiptOutcome.RESTORED, ReceiptOutcome.RECREATED, ReceiptOutcome.DELETED}
+_FAILED = {Outcome.CONFLICT, Outcome.SKIPPED}
+KNOWN = {Outcome.RESTORED, Outcome.RECREATED, Outcome.DELETED}
 """After these outcomes the session knows the content of a path, as it had it before."""
 
 
@@ -59,16 +51,14 @@ def corrected(planned: Receipt, results: Mapping[bytes, Result]) -> Receipt:
 def _corrected(entry: ReceiptEntry, result: Result | None) -> ReceiptEntry:
     if result is None or result.outcome not in _FAILED:
         return entry
-    return msgspec.structs.replace(
-        entry, outcome=_FAILED[result.outcome], reason=result.reason or None
-    )
+    return msgspec.structs.replace(entry, outcome=result.outcome, reason=result.reason or None)
 
 
 def step_outcomes(
     steps: Sequence[PlanStep], results: Mapping[bytes, Result]
 ) -> dict[int, StepOutcome]:
     """The outcome of each step."""
-    return {step.n: _step_outcome(results[step.path].outcome) for step in steps}
+    return {step.number: _step_outcome(results[step.path].outcome) for step in steps}
 
 
 def _step_outcome(outcome: Outcome) -> StepOutcome:

@@ -17,14 +17,14 @@ from kedge.domain.errors import (
     SnapshotError,
     SnapshotStoreFull,
 )
+from kedge.domain.file_states import Absent, Outcome, Present
 from kedge.engine.revert.apply import all_skipped, carry_out, clean_up, finish_of
 from kedge.engine.revert.lease import Lease, resumed
 from kedge.engine.revert.prepare import lock_files
-from kedge.engine.timeline.formats import restored
 from kedge.engine.timeline.timeline import UNPROTECTED
 from kedge.snapshot.aio import AsyncOrdered
 from kedge.snapshot.files.reader import is_same
-from kedge.snapshot.values import Absent, Outcome, Present, Result
+from kedge.snapshot.values import Result
 from kedge.store.queries.plans import (
     PlanStep,
     StepOutcome,
@@ -144,8 +144,7 @@ async def _as_found(
     return {
         step.path: Result(step.path, Outcome.UNCHANGED)
         for step in steps
-        if isinstance(found := disk[step.path], Present | Absent)
-        and is_same(found, restored(step.want))
+        if isinstance(found := disk[step.path], Present | Absent) and is_same(found, step.want)
     }
 
 

@@ -15,13 +15,11 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from kedge.domain.errors import SnapshotError
-from kedge.domain.receipts import LEFT
-from kedge.engine.revert.merge import Known, PathHistory, Segment, Source, composed
+from kedge.domain.file_states import LEFT, AsideCopy, Known, Present
+from kedge.engine.revert.merge import PathHistory, Segment, Source, composed
 from kedge.engine.revert.path_plan import Wish
 from kedge.snapshot.files.reader import is_same
-from kedge.snapshot.files.steps import AsideCopy
 from kedge.snapshot.objects.formats import EMPTY_BLOB
-from kedge.snapshot.values import Present
 
 ONLY_COPY = "it is the only copy of something that the session did not write"
 DROPS_LINES = "undoing it would drop lines that others added"

@@ -9,7 +9,8 @@ import msgspec
 from kedge._async import to_the_end
 from kedge._failpoints import reach
 from kedge.domain.errors import SessionBusy
-from kedge.domain.receipts import LEFT, Receipt
+from kedge.domain.file_states import LEFT, State
+from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import FileDiff, Idle, SessionSummary
 from kedge.engine.diffs.diffs import ROOM
 from kedge.engine.diffs.summaries import Summaries
@@ -19,12 +20,12 @@ from kedge.engine.revert.material import Material, material_of_revert, material_
 from kedge.engine.revert.prepare import Asked, Prepared, Preparing
 from kedge.engine.revert.receipts import nothing_done
 from kedge.engine.revert.recover import Unfinished
-from kedge.engine.timeline.formats import declared_data, restored, stored
+from kedge.engine.timeline.formats import declared_data
 from kedge.snapshot.diffs.patches import git_diff
 from kedge.snapshot.diffs.trees import tree_changes
-from kedge.snapshot.values import Change, State
+from kedge.snapshot.values import Change
 from kedge.store.queries.boundaries import Boundary, find_boundary
-from kedge.store.queries.changes import Home, StoredState
+from kedge.store.queries.changes import Home, task_sessions
 from kedge.store.queries.plans import NewPlan, PlanData, PlanKind, PlanStep, StoredPlan, open_plans
 from kedge.store.queries.reverts import finish_plan, store_plan
 from kedge.store.queries.sessions import change_session
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 async def reverted_diff(engine: "Engine", session: "Session") -> str:
     """From the files before the first pending revert to those after the last one."""
-    nets: dict[bytes, tuple[StoredState, StoredState]] = {}
+    nets: dict[bytes, tuple[State, State]] = {}
     for each in await engine.store.scan(partial(written, session.id)):
         for step in each.steps:
-            before, _ = nets.get(step.path, (step.expect, None))
+            before, _ = nets.get(step.path, (step.expect, step.want))
             nets[step.path] = before, step.want
     changes = [
-        Change(path, restored(before), restored(after))
+        Change(path, before, after)
         for path, (before, after) in sorted(nets.items())
         if before != after
     ]
@@ -95,6 +96,7 @@ class Reverts:
             boundary = await self._engine.store.read(find)
             if boundary is None:
                 return nothing_done(asked.strategy, _NOT_THERE)
+            await self._stop_subtasks(session, boundary)
             material = await self._of_revert(session, boundary)
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(boundary) as prepared:
@@ -103,6 +105,14 @@ class Reverts:
                 data = await self._revert_data(session, boundary, asked, material, prepared)
                 kind: PlanKind = "files" if asked.scope == "files" else "revert"
                 return await self._carry_out(session, lease, kind, data, prepared)
+
+    async def _stop_subtasks(self, session: "Session", boundary: Boundary) -> None:
+        """Stop the tasks in the background that what is undone has begun."""
+        script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
+        for child in await self._engine.store.scan(script):
+            await self._engine.background.drop(child)
+            if not await self._engine.runs.stop(child):
+                raise SessionBusy(child)
 
     async def unrevert(self, session: "Session", *, dry_run: bool) -> Receipt:
         """Restore what the pending reverts of a session took out."""
@@ -213,9 +223,7 @@ class Reverts:
         """Store the plan, carry it out, and store its outcome."""
         engine = self._engine
         steps = [
-            PlanStep(
-                n=step.number, path=step.path, expect=stored(step.expect), want=stored(step.want)
-            )
+            PlanStep(number=step.number, path=step.path, expect=step.expect, want=step.want)
             for step in prepared.plan.steps
         ]
         plan = await self._store(session, lease, kind, data, prepared, steps)

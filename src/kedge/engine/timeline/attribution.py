@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
-from kedge.snapshot.values import State, Uncovered
+from kedge.domain.file_states import State, Uncovered
 
 NOW = 2**62
 """The number of what is being recorded now: later than everything."""

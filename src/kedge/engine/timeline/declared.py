@@ -19,12 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import FileChanged
-from kedge.engine.timeline.formats import declared_data, stored
+from kedge.domain.file_states import Absent, Present, Reason, State, Uncovered
+from kedge.engine.timeline.formats import declared_data
 from kedge.engine.timeline.timeline import UNPROTECTED, Timeline
-from kedge.engine.worktree_paths import NamedPaths
+from kedge.engine.worktree_paths import NamedPaths, missing_folders
 from kedge.snapshot.files.reader import is_same
 from kedge.snapshot.files.steps import FileWork, RootedStep
-from kedge.snapshot.values import Absent, Present, Reason, State, Uncovered
 from kedge.store.queries.changes import (
     ChangeSource,
     Home,
@@ -101,7 +101,7 @@ class DeclaredEffects:
             states = await identified(self._session, self._reads.inside)
             states |= await captured(self._session, self._writes.inside)
             await self._check_unchanged(states)
-            missing = missing_folders(self._home.worktree, self._written(states))
+            missing = _missing_folders(self._home.worktree, self._written(states))
             above = missing_above(self._steps)
             found = _Found(asked, states, missing, missing_above=above)
             yield partial(self._begin, found, since)
@@ -140,7 +140,7 @@ class DeclaredEffects:
                 looked = await self._timeline.head()
                 after = await captured(self._session, self._writes.inside)
                 after |= await self._written_by_steps(after)
-                missing = missing_folders(self._home.worktree, self._written(found.states))
+                missing = _missing_folders(self._home.worktree, self._written(found.states))
                 folders = tuple(self._folders(found))
                 left = _Found(looked, after, missing, folders)
                 yield partial(self._end, found, left)
@@ -262,42 +262,33 @@ def declared_changes(
             assert isinstance(side, Uncovered)
             changes.append(
                 NewChange(
-                    path=path, before=None, after=None, source="uncovered", reason=side.reason
+                    path=path,
+                    before=Absent(),
+                    after=Absent(),
+                    source="uncovered",
+                    reason=side.reason,
                 )
             )
         elif old != new:
-            changes.append(
-                NewChange(path=path, before=stored(old), after=stored(new), source=source)
-            )
+            changes.append(NewChange(path=path, before=old, after=new, source=source))
     return changes
 
 
-def missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes, ...]:
+def _missing_folders(worktree: str, states: Mapping[bytes, State]) -> tuple[bytes, ...]:
     """Missing folders of missing paths, parents first."""
-    missing: dict[bytes, None] = {}
-    for path, state in states.items():
-        folders = path.split(b"/")[:-1] if isinstance(state, Absent) else []
-        for depth in range(1, len(folders) + 1):
-            folder = b"/".join(folders[:depth])
-            if folder not in missing and not is_folder(worktree, folder):
-                missing[folder] = None
-    return tuple(missing)
+    absent = [path for path, state in states.items() if isinstance(state, Absent)]
+    return missing_folders(absent, partial(is_folder, worktree))
 
 
 def missing_above(steps: Iterable[RootedStep]) -> tuple[bytes, ...]:
     """Missing folders of files that steps create, as whole paths."""
-    missing: set[bytes] = set()
-    for step in steps:
-        folder = os.path.dirname(step.real) if isinstance(step.step.expect, Absent) else b"/"
-        while folder not in missing and not os.path.isdir(folder):
-            missing.add(folder)
-            folder = os.path.dirname(folder)
-    return tuple(sorted(missing))
+    created = [each.real for each in steps if isinstance(each.step.expect, Absent)]
+    return missing_folders(created, os.path.isdir)
 
 
 def folder_changes(made: Iterable[bytes]) -> list[NewChange]:
     return [
-        NewChange(path=path, before=None, after=("", stat.S_IFDIR), source="folder")
+        NewChange(path=path, before=Absent(), after=Present("", stat.S_IFDIR), source="folder")
         for path in made
     ]
 
@@ -305,7 +296,7 @@ def folder_changes(made: Iterable[bytes]) -> list[NewChange]:
 def told(paths: Iterable[bytes], reason: str) -> list[NewChange]:
     """The paths that kedge does not cover; those outside the worktree as whole paths."""
     return [
-        NewChange(path=path, before=None, after=None, source="uncovered", reason=reason)
+        NewChange(path=path, before=Absent(), after=Absent(), source="uncovered", reason=reason)
         for path in paths
     ]
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kedge.domain.errors import InvalidInput
+from kedge.domain.file_states import Absent
 from kedge.domain.parts import ToolPart
 from kedge.engine.validation import check_list
 from kedge.engine.worktree_paths import AnyPath, named_paths
@@ -259,4 +260,4 @@ class StoredSteps:
 
 
 def _ran() -> NewChange:
-    return NewChange(path=b"", before=None, after=None, source="call", reason=SWITCHED_OFF)
+    return NewChange(path=b"", before=Absent(), after=Absent(), source="call", reason=SWITCHED_OFF)

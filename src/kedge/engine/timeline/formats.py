@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kedge.snapshot.files.steps import FileStep, RootedStep
-from kedge.snapshot.values import Absent, Present, Reason, Snapshot, State, Uncovered
-from kedge.store.queries.changes import StoredState
+from kedge.domain.file_states import Absent, FileStep, Present, Reason, State, Uncovered
+from kedge.snapshot.files.steps import RootedStep
+from kedge.snapshot.values import Snapshot
 
 
 class _PathState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -121,17 +121,6 @@ def unknown_data(since: int | None) -> str:
 def read_since(data: str) -> int | None:
     """When a call of unknown effect began; earlier versions did not store that."""
     return None if data == "[]" else msgspec.json.decode(data, type=_UnknownCall).since
-
-
-def stored(state: State) -> StoredState:
-    """A covered state in its stored form."""
-    assert not isinstance(state, Uncovered)
-    return (state.blob, state.mode) if isinstance(state, Present) else None
-
-
-def restored(state: StoredState) -> Present | Absent:
-    """The state of a stored form."""
-    return Absent() if state is None else Present(*state)
 
 
 def _read_step(written: _DeclaredStep) -> RootedStep:

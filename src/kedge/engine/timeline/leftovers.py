@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from kedge.domain.errors import SnapshotError
+from kedge.domain.file_states import Absent, Present
 from kedge.engine.revert.prepare import lock_files
 from kedge.engine.timeline.formats import declared_data, read_declared
 from kedge.engine.timeline.timeline import UNPROTECTED
@@ -24,7 +25,6 @@ from kedge.snapshot.files.reader import is_same, look_at
 from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.steps import RootedStep, taking_back
 from kedge.snapshot.files.writer import clean_up, remove_if_empty
-from kedge.snapshot.values import Absent, Present
 from kedge.store.queries.projects import project_of
 from kedge.store.queries.timeline import StoredCall, clean_up_call, leftovers
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kedge.domain.file_states import Absent, Present, State, Uncovered, examined
 from kedge.domain.worktrees import path_in
 from kedge.engine.timeline.attribution import (
     NOW,
@@ -29,13 +30,12 @@ from kedge.engine.timeline.formats import (
     read_declared,
     read_since,
     read_snapshot,
-    stored,
     unknown_data,
 )
 from kedge.engine.timeline.timeline import UNPROTECTED, Taken, Timeline, home_of
 from kedge.snapshot.aio import AsyncSnapshots
 from kedge.snapshot.files.reader import file_clock
-from kedge.snapshot.values import Change, Present, Snapshot, State, Uncovered
+from kedge.snapshot.values import Change, Snapshot
 from kedge.snapshot.worktree.filesystems import Mounts, has_own_clock
 from kedge.store.queries.changes import Home, NewChange, add_changes, set_seen
 from kedge.store.queries.timeline import StoredCall, begin_call, end_call, next_number, open_up
@@ -94,10 +94,10 @@ def _time_of(root: bytes, change: NewChange, since: int) -> int:
     replaced. Neither does that of a new file: renaming a folder keeps the time stamps of what is
     inside.
     """
-    is_new = change.before is None and change.after is not None
+    is_new = isinstance(change.before, Absent) and isinstance(change.after, Present)
     found = 0
     path = os.path.join(root, change.path)
-    if change.after is None:
+    if isinstance(change.after, Absent):
         path = os.path.dirname(path)
     while len(path) >= len(root):
         try:
@@ -228,11 +228,11 @@ class UnknownEffects:
         )
         yield from self._timeline.record_sample(self._session, taken, number)
         reason = self._unseen or taken.reason or None
-        ran = NewChange(path=b"", before=None, after=None, source="call", reason=reason)
+        ran = NewChange(path=b"", before=Absent(), after=Absent(), source="call", reason=reason)
         yield from add_changes(self._home, [ran, *changes], number=number)
         # A session knows what its own commands wrote; shared changes may be another's.
         seen = [
-            (each.path, each.after[0] if each.after else None)
+            (each.path, each.after.blob if isinstance(each.after, Present) else None)
             for each in changes
             if each.source == "observed"
         ]
@@ -271,11 +271,11 @@ class UnknownEffects:
     ) -> list[NewChange]:
         """The changes, without files that were moved here from where kedge does not look: those
         must not be undone, as they may be the only copy."""
-        known = {each.before[0] for each in changes if each.before is not None}
+        known = {each.before.blob for each in changes if isinstance(each.before, Present)}
         doubtful = {
-            each.path: Present(*each.after)
+            each.path: each.after
             for each in changes
-            if each.after is not None and each.after[0] not in known
+            if isinstance(each.after, Present) and each.after.blob not in known
         }
         if self._since is None or not doubtful:
             return changes
@@ -285,12 +285,12 @@ class UnknownEffects:
 
 def _moved_in(change: NewChange) -> NewChange:
     reason = "it was moved here from where kedge does not look"
-    if change.before is not None:
-        reason += f"; what was here before is kept as {change.before[0]}"
+    if isinstance(change.before, Present):
+        reason += f"; what was here before is kept as {change.before.blob}"
     return NewChange(
         path=change.path,
         before=change.before,
-        after=None,
+        after=Absent(),
         source="uncovered",
         reason=reason,
         timeline=change.timeline,
@@ -308,8 +308,8 @@ async def _uncovered(snapshots: AsyncSnapshots, sightings: Sequence[_Sighting]) 
     return [
         NewChange(
             path=change.path,
-            before=stored(change.before) if isinstance(change.before, Present) else None,
-            after=None,
+            before=change.before if isinstance(change.before, Present) else Absent(),
+            after=Absent(),
             source="uncovered",
             reason=_why(change),
         )
@@ -410,8 +410,8 @@ def _change(path: bytes, stretch: Stretch, owner: Ownership) -> NewChange:
     number = stretch.last.end // 2
     return NewChange(
         path=path,
-        before=stored(stretch.first.state),
-        after=stored(stretch.last.state),
+        before=examined(stretch.first.state),
+        after=examined(stretch.last.state),
         source="observed" if owner is Ownership.MINE else "shared",
         timeline=None if number == NOW else number,
     )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.domain.errors import SessionNotFound
+from kedge.domain.file_states import Absent, State
 from kedge.engine.heartbeats import last_beat
 from kedge.engine.os_process import engine_of
 from kedge.engine.timeline.declared import (
@@ -26,14 +27,12 @@ from kedge.engine.timeline.formats import (
     declared_data,
     read_declared,
     read_since,
-    restored,
 )
 from kedge.engine.timeline.leftovers import PutInOrder, put_in_order, stored_in
 from kedge.engine.timeline.observed import Life, UnknownEffects, doubted
 from kedge.engine.timeline.timeline import home_of
 from kedge.snapshot.files.reader import is_same
 from kedge.snapshot.files.steps import RootedStep
-from kedge.snapshot.values import State
 from kedge.snapshot.worktree.filesystems import Mounts, has_own_clock
 from kedge.store.queries.changes import NewChange, add_changes
 from kedge.store.queries.leases import run_of
@@ -146,7 +145,7 @@ def _by_steps(
 
 
 def _is_as(change: NewChange, want: State) -> bool:
-    return is_same(restored(change.after), want)
+    return is_same(change.after, want)
 
 
 def _unseen(worktree: str, steps: Sequence[RootedStep]) -> list[NewChange]:
@@ -180,7 +179,9 @@ def _give_up(call: StoredCall, reason: str) -> Script[None]:
     if call.kind == "declared":
         changes = told(read_declared(call.data).before, reason)
     else:
-        changes = [NewChange(path=b"", before=None, after=None, source="call", reason=reason)]
+        changes = [
+            NewChange(path=b"", before=Absent(), after=Absent(), source="call", reason=reason)
+        ]
     yield from add_changes(home_of(call), changes, number=number)
 
 

@@ -1,10 +1,15 @@
 """The offline model's commands, as values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from kedge.domain import wire_errors
 from kedge.domain.providers import (
+    NO_LIMITS,
+    Limits,
     ModelApi,
     ModelInfo,
     ProviderInfo,
@@ -116,6 +121,25 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Read a page of the web."""
+
+    url: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Give another agent a task, whose commands are a text."""
+
+    agent: str
+    text: str
+    again: bool = False
+    """Whether the last task goes on."""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
@@ -189,7 +213,9 @@ class Fail:
     """Milliseconds that the provider asks to wait."""
 
 
-Offered: TypeAlias = Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask
+Offered: TypeAlias = (
+    Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task | Fetch
+)
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
 Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
@@ -238,7 +264,19 @@ def offline_info() -> ModelInfo:
     )
 
 
-def offline_provider() -> ProviderInfo:
+def offline_models(configured: Mapping[str, Limits]) -> dict[str, ModelInfo]:
+    """The offline model, and others like it that a configuration gives limits to."""
+    offline = offline_info()
+    named = {MODEL: NO_LIMITS, **configured}
+    return {
+        id: msgspec.structs.replace(
+            offline, id=id, name=offline.name if id == MODEL else f"Offline, {id}", limit=limit
+        )
+        for id, limit in named.items()
+    }
+
+
+def offline_provider(configured: Mapping[str, Limits] | None = None) -> ProviderInfo:
     """The provider of the offline model, which always exists."""
     return ProviderInfo(
         id=PROVIDER,
@@ -246,10 +284,14 @@ def offline_provider() -> ProviderInfo:
         source="custom",
         env=[],
         options={},
-        models={MODEL: offline_info()},
+        models=offline_models(configured or {}),
     )
 
 
+TOO_LONG = (
+    "The conversation is too long for the offline model: it has about {} tokens, and the"
+    " configuration allows {}."
+)
 _PASSING = {
     "overloaded": (529, "The offline model plays an overloaded provider"),
     "rate-limit": (429, "The offline model plays a provider whose rate limit is reached"),

@@ -1,25 +1,36 @@
 """The offline model: answers a request, event by event."""
 
 import asyncio
+import re
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
 
+from kedge.domain import wire_errors
 from kedge.domain.messages import ANSWER_TOOL
 from kedge.domain.providers import ModelInfo
 from kedge.domain.sessions import CacheCount, TokenCount
 from kedge.model.offline import commands as c
 from kedge.model.offline import replies
-from kedge.model.offline.commands import fault, offline_info
+from kedge.model.offline.commands import TOO_LONG, fault, offline_info
 from kedge.model.offline.script import Next, next_of, prompt_of_title
 from kedge.model.port import (
+    AssistantTurn,
     Finished,
     Media,
     ModelEvent,
+    ModelFailure,
     ModelRequest,
     Reasoning,
     ReasoningDelta,
@@ -33,9 +44,11 @@ from kedge.model.port import (
     ToolResult,
     ToolStarted,
     ToolUse,
+    UserTurn,
 )
 
 _HEADER_LENGTH = 30
+_TASK = re.compile(r'(?:<task id="|task_id: )(ses_\w+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +108,32 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "apply_patch", {"patchText": text}
         case c.Todo(items):
             return "todowrite", {"todos": [_todo(item) for item in items]}
+        case c.Fetch(url, format):
+            return "webfetch", _given(url=url, format=format)
         case c.Ask():
             return "question", {"questions": [_question(command)]}
+        case c.Task():
+            return "task", _task(command)
+
+
+def _task(task: c.Task) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "description": replies.title(task.text),
+        "prompt": task.text,
+        "subagent_type": task.agent,
+    }
+    return {**given, "background": True} if task.background else given
+
+
+def _last_task(turns: Sequence[UserTurn | AssistantTurn]) -> str:
+    """The last task that a result in the conversation names."""
+    named = [
+        found[1]
+        for turn in turns
+        for item in turn.content
+        if isinstance(item, ToolResult) and (found := _TASK.search(item.output))
+    ]
+    return named[-1] if named else "none"
 
 
 def _given(**arguments: object) -> dict[str, Any]:
@@ -141,6 +178,10 @@ class OfflineModel:
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
         """Answer a request."""
+        limit = self.info.limit.input or self.info.limit.context
+        given = _count(request, 0, 0).input
+        if limit and given > limit:
+            raise ModelFailure(wire_errors.context_overflow(TOO_LONG.format(given, limit)))
         async with aclosing(_streamed(request)) as events:
             yield events
 
@@ -198,6 +239,9 @@ class _Answer:
         if self._request.purpose == "title":
             yield from _spoken(replies.title(prompt_of_title(self._request)), None)
             return
+        if self._request.purpose == "summary":
+            yield from _spoken(replies.summary(prompt_of_title(self._request)), None)
+            return
         following = next_of(self._request)
         is_silent = True
         for line in following.lines:
@@ -243,6 +287,10 @@ class _Answer:
         if isinstance(command, c.Structured):
             command = self._structured(command)
         call = made(command, self._tools, round)
+        if isinstance(command, c.Task) and command.again:
+            assert call.input is not None
+            input = {**call.input, "task_id": _last_task(self._request.turns)}
+            call = Made(call.tool, input, msgspec.json.encode(input).decode())
         if call.tool not in self._tools and not is_any:
             yield from _spoken(replies.not_offered(call.tool), None)
             return

@@ -170,6 +170,14 @@ class Arguments:
             return Word(self._scanner.block(marker[1]).removesuffix("\n"), is_bare=False)
         return word
 
+    def flag(self, name: str) -> bool:
+        """Whether the next argument is this bare word, which is then taken."""
+        word, rest = split_word(self._rest)
+        if word != name or not rest:
+            return False
+        self._rest = rest
+        return True
+
     def word_if_any(self) -> str | None:
         """The text of the next argument, if there is one."""
         return self.word().text if self._rest else None
@@ -297,6 +305,15 @@ def _option(item: str) -> c.Option:
     return c.Option(label, description) if label and description else c.Option(item)
 
 
+def _task(given: Arguments) -> c.Task:
+    agent = given.word().text
+    if not agent:
+        raise given.misused()
+    again = given.flag("again")
+    background = given.flag("background")
+    return c.Task(agent, given.text(), again=again, background=background)
+
+
 def _call(given: Arguments) -> c.CallTool:
     name = given.word().text
     if not name:
@@ -358,6 +375,12 @@ VERBS = MappingProxyType(
             "ask you, for any number of answers",
             lambda given: _ask(given, multiple=True),
         ),
+        "webfetch": Verb(
+            "webfetch URL [FORMAT]",
+            "read a page of the web",
+            lambda given: c.Fetch(given.word().text, given.word_if_any()),
+        ),
+        "task": Verb("task AGENT [again] [background] TEXT", "give another agent commands", _task),
         "structured": Verb(
             "structured [JSON]",
             "give the structured answer that the prompt wants",

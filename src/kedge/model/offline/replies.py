@@ -9,6 +9,8 @@ from kedge.model.port import ToolResult
 _MOST_SHOWN = 10_000
 _TITLE_LENGTH = 50
 _TITLE_WORDS = 7
+_SUMMARY_LINE = 100
+_SUMMARY_PROMPTS = 3
 
 REAL_MODEL = (
     "For a real one set a key, for example `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, or name a "
@@ -113,6 +115,42 @@ def title(prompt: str) -> str:
     words = [word for word in line.split()[:_TITLE_WORDS] if not word.startswith("<<")]
     found = " ".join(words)[:_TITLE_LENGTH].strip()
     return found[:1].upper() + found[1:] or "Nothing yet"
+
+
+def summary(request: str) -> str:
+    """A summary of the conversation in a request for one: its prompts and files, shortened. It does
+    not grow with the conversation."""
+    told = request.partition("<conversation>")[2].partition("</conversation>")[0].splitlines()
+    prior = request.partition("<prior-summary>")[2].partition("</prior-summary>")[0]
+    asked = _starting(told, "[User]: ")
+    called = _starting(told, "[Assistant tool call]: ")
+    first = _starting(prior.splitlines(), "- first: ") or asked
+    before = sum(int(each) for each in _starting(prior.splitlines(), "- prompts: "))
+    newest = "\n".join(f"- {each[:_SUMMARY_LINE]}" for each in asked[-_SUMMARY_PROMPTS:])
+    return f"""\
+## Objective
+- first: {first[0][:_SUMMARY_LINE] if first else "(none)"}
+
+## Important Details
+- prompts: {before + len(asked)}
+
+## Work State
+### Completed
+{newest or "(none)"}
+### Active
+(none)
+### Blocked
+(none)
+
+## Next Move
+{called[-1][:_SUMMARY_LINE] if called else "(none)"}
+
+## Relevant Files
+(none)"""
+
+
+def _starting(lines: Sequence[str], start: str) -> list[str]:
+    return [line.removeprefix(start) for line in lines if line.startswith(start)]
 
 
 _EXAMPLES: Mapping[str, Any] = {

@@ -55,6 +55,11 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
         case c.Ask(question, options, multiple):
             verb = "choose" if multiple else "ask"
             return f"{verb} {_block([question, *(_option(option) for option in options)])}"
+        case c.Fetch(url, format):
+            return _words("webfetch", *_quoted_all(url, format))
+        case c.Task(agent, text, again, background):
+            words = ("again" if again else None, "background" if background else None)
+            return _words("task", _quoted(agent), *words, _task_text(text))
         case c.CallTool(name, raw):
             return f"call {_quoted(name)} {_text(raw)}"
         case c.Structured(raw):
@@ -96,6 +101,12 @@ def _text(text: str, *, ends_line: bool = False) -> str:
         if "\n" in line:
             return _block([line])
     return _quoted(text)
+
+
+def _task_text(text: str) -> str:
+    """The commands of a task; quoted if they begin with a word of the command itself."""
+    is_odd = text.startswith(("again", "background")) and "\n" not in text
+    return _quoted(text) if is_odd else _text(text)
 
 
 def _is_special(line: str) -> bool:

@@ -147,7 +147,8 @@ async def list_formatters(request: Request[NoQuery, NoBody]) -> Response:
 )
 async def get_capabilities(request: Request[NoQuery, NoBody]) -> Response:
     """Optional capabilities of the server."""
-    return json(ServerCapabilities(backgroundSubagents=False))
+    agent = request.backend.agent
+    return json(ServerCapabilities(backgroundSubagents=agent.subagents.has_background))
 
 
 @routes.get("/experimental/console", "experimental.console.get", answer=Console)

@@ -12,9 +12,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("POST", "/session/{sessionID}/share", "session.share"),
         ("DELETE", "/session/{sessionID}/share", "session.unshare"),
     ),
-    "compaction comes with a later version": (
-        ("POST", "/session/{sessionID}/summarize", "session.summarize"),
-    ),
     "commands come with a later version": (
         ("POST", "/session/{sessionID}/command", "session.command"),
         ("POST", "/session/{sessionID}/init", "session.init"),
@@ -46,9 +43,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
             "/experimental/project/{projectID}/copy/generate-name",
             "experimental.projectCopy.generateName",
         ),
-    ),
-    "subtasks come with a later version": (
-        ("POST", "/experimental/session/{sessionID}/background", "experimental.session.background"),
     ),
     "terminals come with a later version": (
         ("GET", "/pty", "pty.list"),

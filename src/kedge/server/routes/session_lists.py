@@ -38,7 +38,7 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     start: Number | None = None
     """Sessions that changed since this time, in milliseconds."""
     search: str | None = None
-    """Sessions that contain words with these prefixes, title matches first."""
+    """Sessions that have this in their title, in any case, or its words in what was said."""
     limit: Number | None = None
     cursor: str | None = None
     """The `x-next-cursor` of the previous page."""

@@ -12,7 +12,6 @@ from kedge.domain.messages import MessageModel, MessageWithParts, OutputFormat
 from kedge.domain.parts import FilePartSource, PartTime, SourceText, SubtaskModel
 from kedge.domain.values import Value, plain
 from kedge.engine.session import Session
-from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import NOTHING, TRUE, Response, json
 from kedge.server.routing import Routes, always
@@ -100,8 +99,6 @@ class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
         for at, part in enumerate(self.parts):
             if part.id is not None:
                 checked_id("prt", part.id, "parts", at, "id")
-            if isinstance(part, SubtaskInput) and not self.noReply:
-                raise NotBuilt("Not built: subtasks come with a later version")
         return [plain(part) for part in self.parts]
 
 
@@ -172,6 +169,36 @@ async def shell(request: Request[NoQuery, ShellBody]) -> Response:
     return json(answer)
 
 
+class SummarizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that a conversation is compacted for."""
+
+    providerID: str
+    modelID: str
+    auto: bool | None = None
+    """Whether the agent goes on working afterwards."""
+
+
+@routes.post(
+    "/session/{sessionID}/summarize",
+    "session.summarize",
+    body=SummarizeBody,
+    answer=bool,
+    grants=always,
+)
+async def summarize(request: Request[NoQuery, SummarizeBody]) -> Response:
+    """Compact the conversation of a session; responds when that is done.
+
+    While the session is busy, the current run does it. A summary that failed has the error.
+    """
+    body = request.body
+    model = MessageModel(providerID=body.providerID, modelID=body.modelID)
+    await request.backend.agent.summarize(
+        await request.session(), model=model, auto=bool(body.auto)
+    )
+    await request.backend.streams.flushed()
+    return TRUE
+
+
 @routes.post("/session/{sessionID}/abort", "session.abort", answer=bool)
 async def abort(request: Request[NoQuery, NoBody]) -> Response:
     """Abort what runs in a session and its subtasks; responds when all are idle, or after ten
@@ -180,6 +207,18 @@ async def abort(request: Request[NoQuery, NoBody]) -> Response:
     with suppress(SessionNotFound):
         await request.backend.agent.abort(await request.session())
     return TRUE
+
+
+@routes.post(
+    "/experimental/session/{sessionID}/background",
+    "experimental.session.background",
+    answer=bool,
+)
+async def send_to_background(request: Request[NoQuery, NoBody]) -> Response:
+    """Let the subtasks that a session waits for go on in the background; responds with whether
+    there was one: `false` unless background subagents are on."""
+    session = await request.session()
+    return json(await request.backend.agent.subagents.send_back(session.id))
 
 
 async def _session(request: Request[NoQuery, PromptBody]) -> Session:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kedge.domain.file_states import Present, State
 from kedge.snapshot.objects.formats import FOLDER_MODE, Entry, parse_tree
-from kedge.snapshot.values import Change, Present, State
+from kedge.snapshot.values import Change
 
 Read: TypeAlias = Callable[[bytes], bytes]
 """Returns the content of the object with this raw id."""

@@ -27,10 +27,11 @@ from typing import TypeVar
 
 from kedge._failpoints import reach
 from kedge.domain.errors import SnapshotError
+from kedge.domain.file_states import Outcome, Present
 from kedge.snapshot.files import steps
 from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.steps import CannotWrite, Spot
-from kedge.snapshot.values import Outcome, Present, Result
+from kedge.snapshot.values import Result
 
 # The same two values on Linux (`renameat2`) ...
 _NOT_OVER, _SWAP = 1, 2

@@ -14,8 +14,8 @@ from hashlib import sha1
 from operator import attrgetter
 from typing import TypeVar
 
+from kedge.domain.file_states import Absent, Outcome, Present, State
 from kedge.snapshot.objects.formats import blob_id
-from kedge.snapshot.values import Absent, Outcome, Present, State
 
 Stamp = tuple[int, int, int, int, int]
 """`(st_mode, st_size, st_mtime_ns, st_ctime_ns, st_ino)`."""

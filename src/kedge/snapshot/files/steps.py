@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kedge.domain.errors import InvariantBroken, PathRefused
+from kedge.domain.file_states import FileStep, Outcome, Present, State
 from kedge.snapshot.files.reader import is_same, look_at
-from kedge.snapshot.values import Outcome, Present, Result, State
+from kedge.snapshot.values import Result
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # The limit of file systems on Linux and macOS.
@@ -74,31 +75,6 @@ def always() -> None:
 
 class CannotWrite(Exception):
     """The path cannot be written as required; the message says why."""
-
-
-class AsideCopy(NamedTuple):
-    """A content, and a path at which it is or will be."""
-
-    path: bytes
-    blob: str
-    is_link: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileStep:
-    """The wanted state of a path, and the state that must be there before."""
-
-    number: int
-    """Unique in its plan; part of the names of temporary files."""
-    path: bytes
-    expect: State
-    want: State
-    needs: tuple[AsideCopy, ...] = ()
-    """One of these must be on the disk before the expected content may be removed from here."""
-
-    @property
-    def folder(self) -> bytes:
-        return self.path.rpartition(b"/")[0]
 
 
 @dataclass(frozen=True, slots=True)

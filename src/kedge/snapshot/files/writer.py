@@ -19,6 +19,7 @@ from typing import Self
 
 from kedge._failpoints import reach
 from kedge.domain.errors import InvariantBroken, PathRefused, SnapshotError
+from kedge.domain.file_states import Absent, FileStep, Outcome, Present, Uncovered
 from kedge.snapshot.files.atomic import (
     create,
     delete,
@@ -38,16 +39,8 @@ from kedge.snapshot.files.root import (
     components,
     writable_components,
 )
-from kedge.snapshot.files.steps import (
-    IN_THE_WAY,
-    CannotWrite,
-    FileStep,
-    MayWrite,
-    Spot,
-    always,
-    skipped,
-)
-from kedge.snapshot.values import Absent, Outcome, Present, Result, Uncovered
+from kedge.snapshot.files.steps import IN_THE_WAY, CannotWrite, MayWrite, Spot, always, skipped
+from kedge.snapshot.values import Result
 
 # It is in use, not ours to change, or something else by now: leave it.
 _STAYS = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import Stamp
-from kedge.snapshot.values import Reason
 
 if TYPE_CHECKING:
     from kedge.snapshot.ignore.folders import Ignore

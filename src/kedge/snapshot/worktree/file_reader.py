@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kedge.domain.errors import SnapshotRefused, SnapshotTimeout
+from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import Content, ReadFailure, Stamp, read_file
-from kedge.snapshot.values import Reason
 from kedge.snapshot.worktree.entries import File, FolderEntry, doubted
 
 Place = tuple[FolderEntry, bytes]

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 from kedge.domain.errors import SnapshotRefused
+from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import Content, Stamp, read_file, stamp_of
 from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.steps import is_own_name
 from kedge.snapshot.repository.signatures import LARGEST_RULES
-from kedge.snapshot.values import Reason
 from kedge.snapshot.worktree.entries import File, FolderEntry, signature_of
 from kedge.snapshot.worktree.file_reader import Keeper
 from kedge.snapshot.worktree.repositories import Spaces

@@ -10,10 +10,10 @@ from operator import attrgetter
 from stat import S_IFREG, S_ISLNK, S_IXUSR
 
 from kedge.domain.errors import SnapshotError
+from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import stamp_of
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.objects.formats import EMPTY_TREE, encode_tree
-from kedge.snapshot.values import Reason
 from kedge.snapshot.worktree.entries import File, FolderEntry
 from kedge.snapshot.worktree.file_reader import FileLimits, Keeper, Place, git_mode
 from kedge.snapshot.worktree.repositories import Space, Spaces

@@ -6,7 +6,7 @@ import msgspec
 
 from kedge.domain import wire
 from kedge.domain.errors import InvalidInput, MessageNotFound, SnapshotNotFound
-from kedge.domain.receipts import LEFT
+from kedge.domain.file_states import LEFT
 from kedge.domain.sessions import SessionInfo
 from kedge.store.queries.changes import ChangeKey, StoredChange, family_changes
 from kedge.store.queries.plans import StoredPlan, pending_plans, plan_steps

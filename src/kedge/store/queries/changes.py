@@ -4,11 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from kedge.domain.file_states import Absent, Known, Present
 from kedge.domain.worktrees import are_related, path_in
 from kedge.store.transaction import Row, Script, batch, row, rows, run
-
-StoredState: TypeAlias = tuple[str, int] | None
-"""Blob and mode of the content at a path; None if there is none."""
 
 ChangeSource: TypeAlias = Literal[
     "declared", "observed", "shared", "revert", "folder", "uncovered", "call"
@@ -25,8 +23,9 @@ class NewChange:
     """A change that is about to be recorded."""
 
     path: bytes
-    before: StoredState
-    after: StoredState
+    before: Known
+    after: Known
+    """Of what could not be inspected, nothing is recorded: as if it were absent."""
     source: ChangeSource
     reason: str | None = None
     """Why it could not be inspected, if it could not."""
@@ -47,8 +46,8 @@ class StoredChange:
     path: bytes
     timeline: int
     source: ChangeSource
-    before: StoredState
-    after: StoredState
+    before: Known
+    after: Known
     reason: str | None
     plan_id: str | None
     """The files-only revert that wrote it."""
@@ -199,11 +198,13 @@ def _task_turns(
     return turns
 
 
-def begin_task_turn(session_id: str, pos: int, parent_id: str) -> Script[None]:
-    """Begin a turn of a subtask; it works for the newest part of its parent."""
-    newest = yield from row("part_newest", session_id=parent_id)
-    if newest is not None:
-        parent_pos, part_id = newest
+def begin_task_turn(
+    session_id: str, pos: int, parent_id: str, works_for: tuple[str, str] | None = None
+) -> Script[None]:
+    """Begin a turn of a subtask; it works for a part of its parent, by default the newest."""
+    home = yield from _home_of_task(parent_id, works_for)
+    if home is not None:
+        parent_pos, part_id = home
         yield from run(
             "task_turn_add",
             session_id=session_id,
@@ -212,6 +213,24 @@ def begin_task_turn(session_id: str, pos: int, parent_id: str) -> Script[None]:
             parent_pos=parent_pos,
             parent_part_id=part_id,
         )
+
+
+def _home_of_task(
+    parent_id: str, works_for: tuple[str, str] | None
+) -> Script[tuple[int, str] | None]:
+    if works_for is not None:
+        message_id, part_id = works_for
+        message = yield from row("message_get", session_id=parent_id, id=message_id)
+        if message is not None:
+            return int(message[4]), part_id
+    newest = yield from row("part_newest", session_id=parent_id)
+    return None if newest is None else (newest[0], newest[1])
+
+
+def task_sessions(session_id: str, first: int, from_part: str | None) -> Script[list[str]]:
+    """The subtasks that have worked for these messages of a session, or for later ones."""
+    turns = yield from _task_turns(session_id, first, _LAST, from_part)
+    return list(dict.fromkeys(child for child, _, _ in turns))
 
 
 def later_changes(worktree: str, after: int, family: Iterable[str]) -> Script[dict[bytes, int]]:
@@ -262,15 +281,15 @@ def _order(change: StoredChange) -> tuple[int, int, str, int]:
     return change.timeline, change.pos, change.part_id, change.n
 
 
-def state_columns(side: str, state: StoredState) -> dict[str, object]:
+def state_columns(side: str, state: Known) -> dict[str, object]:
     """A state as two columns, prefixed with its side of the change."""
-    blob, mode = state if state is not None else (None, None)
+    blob, mode = (state.blob, state.mode) if isinstance(state, Present) else (None, None)
     return {f"{side}_blob": blob, f"{side}_mode": mode}
 
 
-def state_of_columns(blob: str | None, mode: int | None) -> StoredState:
+def state_of_columns(blob: str | None, mode: int | None) -> Known:
     """The state in two columns."""
-    return None if blob is None or mode is None else (blob, mode)
+    return Absent() if blob is None or mode is None else Present(blob, mode)
 
 
 def _change(found: Row) -> StoredChange:

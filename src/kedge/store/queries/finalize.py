@@ -19,10 +19,17 @@ from kedge.store.queries.changes import ChangeKey, calls_between, changes_betwee
 from kedge.store.queries.messages import change_message
 from kedge.store.queries.parts import decode_part
 from kedge.store.queries.plans import StoredPlan, open_plans, settle_plans
+from kedge.store.queries.pruning import created_at, unprune
 from kedge.store.queries.sessions import LockedSession, about, save_session
 from kedge.store.queries.tails import NewTail, cut_tail
 from kedge.store.queries.todos import add_version, get_todos, todos_before
-from kedge.store.queries.totals import Totals, message_totals, sum_finishes, with_totals
+from kedge.store.queries.totals import (
+    Totals,
+    add_subtask_totals,
+    message_totals,
+    sum_finishes,
+    with_totals,
+)
 from kedge.store.rows import join_message
 from kedge.store.transaction import Row, Script, batch, row, rows
 
@@ -55,6 +62,7 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
     boundary = plans[-1].data.boundary
     assert boundary is not None
     messages = yield from rows("message_from", session_id=info.id, pos=boundary.first_gone)
+    began = yield from created_at(info.id, boundary.pos)
     parts = yield from _parts_gone(info.id, boundary)
     totals = yield from message_totals(info.id, boundary.first_gone, _LAST)
     totals += _part_totals(parts)
@@ -75,6 +83,7 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
     yield from cut_tail(tail)
     if prompt is not None:
         yield from _sum_up(info, prompt, changed)
+    yield from unprune(info, since=began, before=boundary.first_gone, now=now)
     # The model no longer knows what it read in messages that are gone.
     yield from forget_seen(info.id)
     for id, _ in messages:
@@ -86,6 +95,7 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
     if earlier != todos:
         yield from add_version(info.id, earlier, now=now, message_id=None, pos=boundary.pos - 1)
         yield about(info, TodoUpdated(sessionID=info.id, todos=earlier), "todo")
+    yield from add_subtask_totals(info, totals.negative())
     return with_totals(info, totals.negative())
 
 

@@ -8,6 +8,8 @@ from kedge.domain.ids import IdBlock, IdMaker
 from kedge.domain.sessions import SessionInfo
 from kedge.store.queries.copies import finish_copy, rename_tail_starts
 from kedge.store.queries.interrupts import interrupt_open_messages
+from kedge.store.queries.pruning import created_at, unprune
+from kedge.store.queries.search import COPIED
 from kedge.store.queries.sessions import (
     LockedSession,
     about,
@@ -46,6 +48,9 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     yield from finish_copy(info, pos)
     copy = Copy(base=block.base, suffix=block.suffix, messages=messages, parts=parts, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=copy))
+    if fork.fork is not None and fork.fork.messageID is not None:
+        began = yield from created_at(origin.info.id, pos)
+        yield from unprune(info, since=began, before=pos, now=now, extra=COPIED)
     yield from _copy_pieces(origin.info.id, fork.id)
     error = wire_errors.aborted("The session was forked while this was running")
     yield from interrupt_open_messages(info, now, error)

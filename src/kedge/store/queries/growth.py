@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from kedge.domain.conversation import Growth, PlacedMessage
 from kedge.domain.events import MessageRemoved
+from kedge.store.queries.compactions import newest_summary
 from kedge.store.queries.event_log import log_head
 from kedge.store.queries.messages import MessageText, with_parts
 from kedge.store.queries.sessions import get_session_text
@@ -21,7 +22,8 @@ def conversation_growth(
     answered: frozenset[str] | None = None,
 ) -> Script[Growth]:
     """The messages that follow the position `after`, oldest first, and what the log says of others
-    after `since`; nothing if that is None. `answered` comes from the page before.
+    after `since`. If that is None, the conversation is read from its beginning: what a summary
+    stands for is left out. `answered` comes from the page before.
 
     Decoded here, so that a reader's thread does it.
     """
@@ -33,6 +35,9 @@ def conversation_growth(
         else (yield from rows("event_touched", session_id=session_id, seq=since))
     )
     updated, changed = _touched(told)
+    summary = None if since is not None else (yield from newest_summary(session_id))
+    if summary is not None:
+        after = summary.first - 1
     page = yield from rows("message_growth", session_id=session_id, pos=after, limit=limit + 1)
     if answered is None:
         parents = yield from rows("message_parents", session_id=session_id, pos=after)
@@ -45,6 +50,7 @@ def conversation_growth(
         updated=updated,
         changed=changed,
         answered=answered,
+        summary=summary,
     )
 
 

@@ -102,6 +102,8 @@ def _interrupted_state(part: ToolPart, now: int, note: str) -> ToolError:
     assert isinstance(state, ToolPending | ToolRunning)
     start = state.time.start if isinstance(state, ToolRunning) else now
     known: dict[str, Any] = (state.metadata or {}) if isinstance(state, ToolRunning) else {}
+    if not note and (subtask := known.get("sessionId")):
+        note = f"The session {subtask} that worked for it was interrupted too; what it did stays."
     return ToolError(
         input=state.input,
         error=f"{TOOL_ABORTED}. {note}" if note else TOOL_ABORTED,

@@ -169,9 +169,11 @@ def take_over(
 
 
 def renew_leases(owner: str, *, ttl: int) -> Script[None]:
-    """Extend everything this owner holds, and the rules that hold while it lives."""
+    """Extend everything this owner holds, the rules that hold while it lives, and its background
+    tasks."""
     now = yield from clock()
     yield from run("lease_renew", owner=owner, time_expires=now + ttl)
+    yield from run("background_task_renew", owner=owner, time_expires=now + ttl)
     yield from renew_rules(owner, now + ttl)
 
 

@@ -12,6 +12,7 @@ from kedge.domain.errors import InvalidInput, MessageNotFound
 from kedge.domain.events import MessageRemoved, MessageUpdated
 from kedge.domain.messages import Answer, AssistantMessage, Message, MessageWithParts, UserMessage
 from kedge.domain.sessions import SessionInfo
+from kedge.domain.wire_errors import is_overflow
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.sessions import LockedSession, about, get_session_text, lock_live_session
 from kedge.store.queries.totals import add_totals, message_totals
@@ -137,7 +138,10 @@ def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
         return None
     last = None
     for each in found[own[-1] if own else 0 :]:
-        if last is not None and each[2] != last[2] and _is_whole(session_id, last):
+        if last is None or each[2] == last[2] or not _is_whole(session_id, last):
+            last = each
+            continue
+        if not (yield from _is_asked_again(session_id, last, each)):
             break
         last = each
     return None if last is None else (yield from get_message(session_id, last[0]))
@@ -145,8 +149,22 @@ def last_answer(session_id: str, id: str) -> Script[MessageText | None]:
 
 def _is_whole(session_id: str, answer: Row) -> bool:
     message = wire.decode(join_message(session_id, answer), AssistantMessage)
+    if message.summary and message.error is None:
+        return False  # the answer goes on after it
     ends_with_call = message.finish == "tool-calls" and message.structured is None
     return not ends_with_call or message.error is not None
+
+
+def _is_asked_again(session_id: str, failed: Row, answer: Row) -> Script[bool]:
+    """Whether an answer is the summary after which a prompt that was too long is asked again."""
+    error = wire.decode(join_message(session_id, failed), AssistantMessage).error
+    if error is None or not is_overflow(error):
+        return False
+    prompt = yield from row("message_get", session_id=session_id, id=answer[2])
+    if prompt is None:
+        return False
+    parts = yield from rows("part_range", session_id=session_id, first=prompt[4], last=prompt[4])
+    return any(type == "compaction" and '"overflow":true' in data for _, _, type, data in parts)
 
 
 def get_message(session_id: str, id: str) -> Script[MessageText]:

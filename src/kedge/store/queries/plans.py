@@ -8,10 +8,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from kedge.domain import wire
+from kedge.domain.file_states import FileStep, examined
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import FileDiff, SessionSummary
 from kedge.store.queries.boundaries import Boundary
-from kedge.store.queries.changes import StoredState, state_columns, state_of_columns
+from kedge.store.queries.changes import state_columns, state_of_columns
 from kedge.store.transaction import Row, Script, batch, row, rows, run
 
 PlanKind: TypeAlias = Literal["revert", "files", "unrevert"]
@@ -67,13 +68,9 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
-    """The wanted state of one path, and its outcome."""
+class PlanStep(FileStep):
+    """A step of a stored plan, and what became of it."""
 
-    n: int
-    path: bytes
-    expect: StoredState
-    want: StoredState
     outcome: StepOutcome | None = None
 
     @property
@@ -124,10 +121,10 @@ def add_plan(plan: NewPlan, steps: Sequence[PlanStep], *, number: int) -> Script
         [
             {
                 "plan_id": plan.id,
-                "n": step.n,
+                "n": step.number,
                 "path": step.path,
-                **state_columns("expect", step.expect),
-                **state_columns("want", step.want),
+                **state_columns("expect", examined(step.expect)),
+                **state_columns("want", examined(step.want)),
             }
             for step in steps
         ],
@@ -217,7 +214,7 @@ def _plan(found: Row) -> StoredPlan:
 def _step(found: Row) -> PlanStep:
     n, path, expect_blob, expect_mode, want_blob, want_mode, outcome = found
     return PlanStep(
-        n=n,
+        number=n,
         path=bytes(path),
         expect=state_of_columns(expect_blob, expect_mode),
         want=state_of_columns(want_blob, want_mode),

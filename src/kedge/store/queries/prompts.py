@@ -1,8 +1,9 @@
 """Prompts: those that a run begins with, those that wait for it, and those without an answer."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from kedge.domain.conversation import PromptState
+from kedge.domain.conversation import NO_LINK, PromptState, TaskLink
 from kedge.domain.errors import MessageExists
 from kedge.domain.events import SessionIdle
 from kedge.domain.ids import IdMaker
@@ -10,6 +11,7 @@ from kedge.domain.messages import UserMessage
 from kedge.domain.parts import Part
 from kedge.domain.sessions import Idle, SessionInfo
 from kedge.domain.wire_errors import Failure, aborted, not_run
+from kedge.store.queries.background import take_task
 from kedge.store.queries.changes import begin_task_turn
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.finalize import make_final
@@ -44,13 +46,18 @@ def put_prompt(
     *,
     now: int,
     state: PromptState = PromptState.SETTLED,
+    link: TaskLink = NO_LINK,
 ) -> Script[UserMessage]:
     """Store a prompt of a locked session: the message, its parts, then the session."""
+    if link.reports is not None:
+        yield from take_task(link.reports)
     if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is not None:
         raise MessageExists(message.id)
     stored = yield from put_message_of(locked, message, awaiting=state)
     if locked.info.parentID is not None:
-        yield from begin_task_turn(message.sessionID, locked.next_pos, locked.info.parentID)
+        yield from begin_task_turn(
+            message.sessionID, locked.next_pos, locked.info.parentID, link.works_for
+        )
     for part in parts:
         yield from put_part(part, now=now)
     yield from save_session(change((yield from lock_session(locked.info.id)).info))
@@ -59,13 +66,18 @@ def put_prompt(
 
 
 def add_prompt(
-    message: UserMessage, parts: Sequence[Part], change: Change, *, now: int
+    message: UserMessage,
+    parts: Sequence[Part],
+    change: Change,
+    *,
+    now: int,
+    link: TaskLink = NO_LINK,
 ) -> Script[UserMessage]:
     """Store a prompt that is not to be answered; like others it makes a pending revert final."""
     locked = yield from lock_live_session(message.sessionID)
     yield from make_final(locked, now=now)
-    note = PromptState.NOTE
-    return (yield from put_prompt(locked, message, parts, change, now=now, state=note))
+    put = partial(put_prompt, locked, message, parts, change, now=now, link=link)
+    return (yield from put(state=PromptState.NOTE))
 
 
 def queue_prompt(
@@ -76,6 +88,7 @@ def queue_prompt(
     is_alive: IsAlive,
     now: int,
     state: PromptState = PromptState.WAITING_LAST,
+    link: TaskLink = NO_LINK,
 ) -> Script[UserMessage | None]:
     """Leave a prompt for the running turn of the session; None if there is none.
 
@@ -84,7 +97,8 @@ def queue_prompt(
     locked = yield from lock_live_session(message.sessionID)
     if (yield from _busy_with(message.sessionID, is_alive)) != "turn":
         return None
-    return (yield from put_prompt(locked, message, parts, change, now=now, state=state))
+    put = partial(put_prompt, locked, message, parts, change, now=now, link=link)
+    return (yield from put(state=state))
 
 
 def ask_again(

@@ -41,6 +41,7 @@ _PURGED = (
     "purge_head",
     "purge_task_turn",
     "purge_task_parent",
+    "purge_background_task",
     "purge_event",
 )
 

@@ -10,8 +10,9 @@ import msgspec
 from kedge.domain import wire
 from kedge.domain.errors import SessionBusy
 from kedge.domain.events import SessionDeleted, SessionDiff
+from kedge.domain.file_states import LEFT, Absent, Present, examined
 from kedge.domain.ids import IdMaker
-from kedge.domain.receipts import LEFT, Receipt
+from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import Busy, Idle, RevertState, SessionInfo
 from kedge.domain.wire_errors import not_run
 from kedge.store.queries.changes import Home, NewChange, add_changes, drop_seen, set_seen
@@ -212,7 +213,7 @@ def _take_back(plan: StoredPlan, left: Set[bytes], locked: LockedSession) -> Scr
     if not kept:
         yield from settle_plans([plan], "undone")
         return
-    yield from narrow_plan(plan, [step.n for step in done if step.path not in left])
+    yield from narrow_plan(plan, [step.number for step in done if step.path not in left])
     made = [folder for folder in plan.data.made if any(is_among(path, [folder]) for path in left)]
     changes = [*_made(made), *_changes(kept)]
     yield from _add(plan, changes, locked, number=plan.timeline)
@@ -266,11 +267,18 @@ def _add(
 
 def _made(folders: Iterable[bytes]) -> Iterable[NewChange]:
     for folder in folders:
-        yield NewChange(path=folder, before=None, after=("", stat.S_IFDIR), source="folder")
+        yield NewChange(
+            path=folder, before=Absent(), after=Present("", stat.S_IFDIR), source="folder"
+        )
 
 
 def _changes(steps: Iterable[PlanStep]) -> Iterable[NewChange]:
     for step in steps:
         # A step that may never have happened is not recorded as a change.
         if step.outcome == "done":
-            yield NewChange(path=step.path, before=step.expect, after=step.want, source="revert")
+            yield NewChange(
+                path=step.path,
+                before=examined(step.expect),
+                after=examined(step.want),
+                source="revert",
+            )

@@ -18,6 +18,8 @@ from kedge.store.queries.changes import UnknownCall
 from kedge.store.queries.copies import announce_copies, finish_copy, rename_tail_starts
 from kedge.store.queries.interrupts import interrupt_open_messages
 from kedge.store.queries.parts import decode_part
+from kedge.store.queries.pruning import created_at, unprune
+from kedge.store.queries.search import COPIED
 from kedge.store.queries.sessions import about, get_session_text, insert_session, lock_live_session
 from kedge.store.queries.todos import add_version
 from kedge.store.queries.totals import message_totals, with_totals
@@ -116,6 +118,8 @@ def restore_tail(id: str, fork: SessionInfo, ids: IdMaker, now: int) -> Script[S
     made = Copy(base=block.base, suffix=block.suffix, messages=0, parts=0, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=made))
     yield from announce_copies(info, indexed_from=boundary.first_gone)
+    began = yield from created_at(info.id, boundary.pos)
+    yield from unprune(info, since=began, before=boundary.pos, now=now, extra=COPIED)
     error = wire_errors.aborted("The session was forked while this was running")
     yield from interrupt_open_messages(info, now, error)
     return info

@@ -6,9 +6,15 @@ from dataclasses import dataclass, fields
 import msgspec
 
 from kedge.domain import wire
-from kedge.domain.sessions import CacheCount, SessionInfo, TokenCount
-from kedge.store.queries.sessions import save_session
-from kedge.store.transaction import Script, rows
+from kedge.domain.sessions import (
+    NO_TOKENS,
+    CacheCount,
+    SessionInfo,
+    SubtaskTotals,
+    TokenCount,
+)
+from kedge.store.queries.sessions import lock_session, save_session, store_session
+from kedge.store.transaction import Script, row, rows
 
 
 class _Finish(msgspec.Struct):
@@ -63,19 +69,50 @@ def with_totals(info: SessionInfo, extra: Totals) -> SessionInfo:
     """The session with these totals added to its own."""
     if extra == Totals():
         return info
-    total = totals_of(info.cost, info.tokens) + extra
-    tokens = TokenCount(
+    cost, tokens = summed(info.cost, info.tokens, extra)
+    return msgspec.structs.replace(info, cost=cost, tokens=tokens)
+
+
+def summed(cost: float, tokens: TokenCount, extra: Totals) -> tuple[float, TokenCount]:
+    """Cost and tokens with these totals added."""
+    total = totals_of(cost, tokens) + extra
+    sums = TokenCount(
         input=total.input,
         output=total.output,
         reasoning=total.reasoning,
         cache=CacheCount(read=total.read, write=total.write),
     )
     # Remove rounding errors of floats: subtracting what was added must give zero again.
-    return msgspec.structs.replace(info, cost=round(total.cost, 12) + 0.0, tokens=tokens)
+    return round(total.cost, 12) + 0.0, sums
 
 
 def add_totals(info: SessionInfo, extra: Totals) -> Script[None]:
-    """Add to the totals of a session that the transaction has locked."""
+    """Add to the totals of a session that the transaction has locked, and to those of the sessions
+    that it works for."""
     after = with_totals(info, extra)
-    if after != info:
-        yield from save_session(after)
+    if after == info:
+        return
+    yield from save_session(after)
+    yield from add_subtask_totals(info, extra)
+
+
+def add_subtask_totals(info: SessionInfo, extra: Totals) -> Script[None]:
+    """Add what a session has used to the totals of those that it works for."""
+    if extra == Totals():
+        return
+    above = info.parentID
+    while above is not None and (yield from row("session_lock", id=above)) is not None:
+        locked = yield from lock_session(above)
+        charged = _with_subtask(locked.info, extra)
+        if locked.time_deleted is None:
+            yield from save_session(charged)
+        else:
+            yield from store_session(charged)
+        above = locked.info.parentID
+
+
+def _with_subtask(info: SessionInfo, extra: Totals) -> SessionInfo:
+    """The session with these totals added to those of its subtasks."""
+    before = info.subtasks or SubtaskTotals(cost=0, tokens=NO_TOKENS)
+    cost, tokens = summed(before.cost, before.tokens, extra)
+    return msgspec.structs.replace(info, subtasks=SubtaskTotals(cost=cost, tokens=tokens))

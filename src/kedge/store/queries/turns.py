@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from kedge.domain.conversation import PromptState
+from kedge.domain.conversation import NO_LINK, PromptState, TaskLink
 from kedge.domain.events import SessionErrored
 from kedge.domain.ids import IdMaker
 from kedge.domain.messages import AssistantMessage, Message, UserMessage
@@ -59,6 +59,7 @@ def begin_turn(
     now: int,
     ids: IdMaker,
     state: PromptState = PromptState.TAKEN_LAST,
+    link: TaskLink = NO_LINK,
 ) -> Script[Fence]:
     """Take the lease of the session and store the prompt; `change` is what the prompt changes in
     the session object, `state` says whether it may be run again if the process dies before
@@ -73,7 +74,7 @@ def begin_turn(
     if left:
         yield from tell_unanswered(locked.info, left, not_run(_OVERTAKEN), ids, now)
         locked = yield from lock_live_session(message.sessionID)
-    yield from put_prompt(locked, message, parts, change, now=now, state=state)
+    yield from put_prompt(locked, message, parts, change, now=now, state=state, link=link)
     yield status_event(locked.info, Busy())
     return fence
 

@@ -408,6 +408,23 @@ WHERE session_id = :fork AND parent_id IS NOT NULL
 -- name: part_compactions
 SELECT message_pos, id, data FROM part WHERE session_id = :session_id AND type = 'compaction'
 
+-- name: message_at
+SELECT id, role, parent_id, data, pos FROM message WHERE session_id = :session_id AND pos = :pos
+
+-- name: message_answer_rows
+SELECT id, role, parent_id, data, pos FROM message
+WHERE session_id = :session_id AND pos > :pos AND parent_id = :parent_id ORDER BY pos
+
+-- name: message_answers_back
+SELECT id, role, parent_id, data, pos FROM message
+WHERE session_id = :session_id AND role = 'assistant' AND pos < :pos ORDER BY pos DESC LIMIT :limit
+
+-- name: part_pruned
+SELECT m.id, p.message_pos, p.id, p.type, p.data
+FROM part p JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE p.session_id = :session_id AND p.message_pos < :pos AND p.type = 'tool' AND p.data LIKE :pattern
+ORDER BY p.message_pos, p.id
+
 -- name: message_ids_before
 SELECT id FROM message WHERE session_id = :session_id AND pos < :pos ORDER BY pos
 
@@ -549,6 +566,25 @@ DELETE FROM task_turn WHERE session_id = :session_id
 
 -- name: purge_task_parent
 DELETE FROM task_turn WHERE parent_id = :session_id
+
+-- name: background_task_add
+INSERT INTO background_task (session_id, parent_id, prompt_id, title, owner, time_expires)
+VALUES (:session_id, :parent_id, :prompt_id, :title, :owner, :time_expires)
+
+-- name: background_task_get
+SELECT session_id FROM background_task WHERE session_id = :session_id
+
+-- name: background_task_list
+SELECT session_id, parent_id, prompt_id, title, owner, time_expires FROM background_task ORDER BY session_id
+
+-- name: background_task_renew
+UPDATE background_task SET time_expires = :time_expires WHERE owner = :owner
+
+-- name: background_task_drop
+DELETE FROM background_task WHERE session_id = :session_id
+
+-- name: purge_background_task
+DELETE FROM background_task WHERE session_id = :session_id OR parent_id = :session_id
 
 -- ---- reverts: boundaries, plans, tails
 

@@ -1,6 +1,7 @@
 """Checks of plans: what a revert stores before and after it touches files."""
 
 from kedge.domain.errors import LeaseLost, SessionBusy
+from kedge.domain.file_states import Absent, Present
 from kedge.domain.sessions import FileDiff, Idle, RevertState, SessionSummary
 from kedge.store.queries.changes import get_seen, later_changes, set_seen
 from kedge.store.queries.leases import lease_of
@@ -62,7 +63,10 @@ async def a_plan_is_there_before_it_is_carried_out(database: Database) -> None:
         info = await conversation(scene)
         target = (await scene.messages(info))[0][0]
         fence = await take(scene, info)
-        steps = [STEP, PlanStep(n=1, path=b"\xff/b", expect=None, want=("2" * 40, 0o120000))]
+        steps = [
+            STEP,
+            PlanStep(number=1, path=b"\xff/b", expect=Absent(), want=Present("2" * 40, 0o120000)),
+        ]
         plan = await put_plan(scene, info, fence, target.id, steps=steps, folders=[b"\xff"])
         assert [each.id for each in await scene.read(unfinished_plans)] == [plan.id]
         assert await scene.read(plan_steps, plan.id) == steps
@@ -172,7 +176,7 @@ async def a_files_only_revert_is_a_change_until_it_is_taken_back(database: Datab
         info = await conversation(scene)
         messages = await scene.messages(info)
         others = await changes_of(scene, info)
-        steps = [STEP, PlanStep(n=1, path=b"b", expect=None, want=None)]
+        steps = [STEP, PlanStep(number=1, path=b"b", expect=Absent(), want=Absent())]
         plan = await revert(
             scene,
             info,
@@ -184,7 +188,7 @@ async def a_files_only_revert_is_a_change_until_it_is_taken_back(database: Datab
         assert (await now(scene, info)).revert is None
         *before, change = await changes_of(scene, info)
         assert before == others
-        assert (change.path, change.before, change.after) == (b"a", STEP.expect, None)
+        assert (change.path, change.before, change.after) == (b"a", STEP.expect, Absent())
         assert (change.source, change.plan_id, change.pos) == ("revert", plan.id, 5)
         await revert(scene, info, None, kind="unrevert")
         assert await changes_of(scene, info) == others
@@ -195,7 +199,7 @@ async def an_unrevert_keeps_what_it_had_to_leave(database: Database) -> None:
     async with opened(database) as scene:
         info = await conversation(scene)
         others = await changes_of(scene, info)
-        steps = [STEP, PlanStep(n=1, path=b"b", expect=STEP.expect, want=None)]
+        steps = [STEP, PlanStep(number=1, path=b"b", expect=STEP.expect, want=Absent())]
         plan = await revert(
             scene,
             info,

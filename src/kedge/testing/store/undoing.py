@@ -4,9 +4,10 @@ as carried out."""
 from collections.abc import Sequence
 from typing import Any
 
+from kedge.domain.file_states import Absent, Outcome, Present
 from kedge.domain.messages import Message as AnyMessage
 from kedge.domain.messages import MessageTime
-from kedge.domain.receipts import Receipt, ReceiptOutcome, receipt_entry
+from kedge.domain.receipts import Receipt, receipt_entry
 from kedge.domain.sessions import SessionInfo
 from kedge.store.queries.boundaries import find_boundary
 from kedge.store.queries.changes import (
@@ -26,7 +27,7 @@ from kedge.store.queries.turns import begin_turn, finish_turn
 from kedge.store.transaction import Script
 from kedge.testing.store.scene import START, WORKTREE, Scene
 
-STEP = PlanStep(n=0, path=b"a", expect=("1" * 40, 0o100644), want=None)
+STEP = PlanStep(number=0, path=b"a", expect=Present("1" * 40, 0o100644), want=Absent())
 
 
 async def conversation(scene: Scene, turns: int = 3, **given: Any) -> SessionInfo:  # noqa: ANN401
@@ -55,7 +56,7 @@ async def add_change(
     home = Home(
         session_id=message.sessionID, message_id=message.id, part_id=part_id, worktree=WORKTREE
     )
-    change = NewChange(path=path, before=None, after=("1" * 40, 0o100644), source=source)
+    change = NewChange(path=path, before=Absent(), after=Present("1" * 40, 0o100644), source=source)
 
     def script() -> Script[None]:
         number = yield from next_number()
@@ -149,8 +150,7 @@ async def revert(
     """A revert or unrevert from its beginning to its end; at paths in `left` there was a
     conflict."""
     entries = [
-        receipt_entry(path, ReceiptOutcome.CONFLICT, "it was changed since", "declared")
-        for path in left
+        receipt_entry(path, Outcome.CONFLICT, "it was changed since", "declared") for path in left
     ]
     receipt = Receipt(files=entries, notes=[], applied=True, strategy="merge")
     fence = await take(scene, info)

@@ -1,0 +1,174 @@
+"""What subtasks come back with, and telling their parents the end of those that run in the
+background.
+
+The end of a background task is told once, by the process that ran it or, if that is gone, by
+whichever finds the task first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kedge.domain.conversation import AlreadyTold, TaskLink
+from kedge.domain.errors import SessionNotFound
+from kedge.domain.messages import Answer, MessageModel
+from kedge.domain.parts import TextPart, ToolError, ToolPart
+from kedge.domain.sessions import NO_TOKENS, SessionInfo, TokenCount
+from kedge.engine.prompts import Prompt
+from kedge.store.queries.background import (
+    BackgroundTask,
+    background_tasks,
+    drop_task,
+    put_task,
+)
+from kedge.store.queries.totals import Totals, summed, totals_of
+
+if TYPE_CHECKING:
+    from kedge.engine.engine import Engine
+    from kedge.engine.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a subtask came back with."""
+
+    session_id: str
+    text: str = ""
+    """Its last words or, if it failed, the reason."""
+    is_error: bool = False
+
+    def block(self, summary: str | None = None) -> str:
+        """The form in which models get it."""
+        state = "error" if self.is_error else "completed"
+        return task_block(self.session_id, state, self.text, summary, is_error=self.is_error)
+
+    def report(self, title: str) -> dict[str, Any]:
+        """The part of a prompt that tells the parent the end of a background task."""
+        ended = "failed" if self.is_error else "completed"
+        text = self.block(f"Background task {ended}: {title}")
+        return {"type": "text", "text": text, "synthetic": True}
+
+
+def task_block(
+    session_id: str, state: str, text: str, summary: str | None = None, *, is_error: bool = False
+) -> str:
+    """A task as models and clients know it."""
+    tag = "task_error" if is_error else "task_result"
+    lines = [f'<task id="{session_id}" state="{state}">']
+    if summary is not None:
+        lines.append(f"<summary>{summary}</summary>")
+    return "\n".join([*lines, f"<{tag}>", text, f"</{tag}>", "</task>"])
+
+
+class BackgroundTasks:
+    """The subtasks that their parents do not wait for."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self.running: set[str] = set()
+        """The sessions of those that this engine runs."""
+
+    async def put(self, session: "Session", prompt_id: str, title: str) -> None:
+        """Store that the parent of a subtask does not wait for it any more."""
+        assert session.info.parentID is not None
+        runs = self._engine.runs
+        task = BackgroundTask(
+            session_id=session.id,
+            parent_id=session.info.parentID,
+            prompt_id=prompt_id,
+            title=title,
+            owner=runs.owner,
+        )
+        await self._engine.store.write(partial(put_task, task, ttl=runs.ttl))
+        self.running.add(session.id)
+        runs.keep()
+
+    async def drop(self, session_id: str) -> None:
+        """Do not tell the end of a task."""
+        await self._engine.store.write(partial(drop_task, session_id))
+
+    async def result(self, session_id: str, prompt_id: str) -> TaskResult:
+        """What a subtask has answered to a prompt."""
+        try:
+            answer = await self._engine.conversations.last_answer(session_id, prompt_id)
+        except SessionNotFound:
+            return TaskResult(session_id, "its session was deleted", is_error=True)
+        if answer is None:
+            return TaskResult(session_id, "it gave no answer", is_error=True)
+        if (why := _failure(answer)) is not None:
+            return TaskResult(session_id, why, is_error=True)
+        said = [part.text for part in answer.parts if isinstance(part, TextPart)]
+        return TaskResult(session_id, said[-1] if said else "")
+
+    async def left(self) -> list[BackgroundTask]:
+        """The tasks that nothing runs any more."""
+        runs = self._engine.runs
+        return [
+            task
+            for task in await self._engine.store.read(background_tasks)
+            if task.session_id not in self.running
+            and (task.owner == runs.owner or not runs.is_open(task.owner, task.expired))
+        ]
+
+    async def tell_left(self, session_id: str) -> None:
+        """Tell the end of a task that nothing runs any more. While a revert of the parent is
+        pending it waits: what is stored there would make the revert final."""
+        for task in await self.left():
+            if task.session_id == session_id:
+                await self._engine.runs.end_dead_run(task.parent_id)
+                parent = await self._engine.sessions.get(task.parent_id)
+                if parent.info.revert is None:
+                    await self._tell([task], parent.info)
+
+    async def tell_before_prompt(self, session: "Session") -> None:
+        """Tell the end of a session's tasks that nothing runs any more: a prompt follows."""
+        tasks = [task for task in await self.left() if task.parent_id == session.id]
+        await self._tell(tasks, session.info)
+
+    async def _tell(self, tasks: Sequence[BackgroundTask], parent: SessionInfo) -> None:
+        for task in tasks:
+            result = await self.result(task.session_id, task.prompt_id)
+            note = Prompt(
+                self._engine,
+                parent.id,
+                [result.report(task.title)],
+                agent=parent.agent or "build",
+                model=_model_of(parent),
+                message_id=None,
+                link=TaskLink(reports=task.session_id),
+            )
+            try:
+                await note.add()
+            except AlreadyTold:
+                continue
+
+
+def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCount]:
+    """What a session and its subtasks have used between two states of it."""
+    return summed(0, NO_TOKENS, _totals(after) + _totals(before).negative())
+
+
+def _totals(info: SessionInfo) -> Totals:
+    own, below = totals_of(info.cost, info.tokens), info.subtasks
+    return own if below is None else own + totals_of(below.cost, below.tokens)
+
+
+def _failure(answer: Answer) -> str | None:
+    """Why a subtask failed, if its last message says so."""
+    error = answer.info.error
+    if error is not None:
+        return str(error.data.get("message") or error.name)
+    failed = [
+        part.state.error
+        for part in answer.parts
+        if isinstance(part, ToolPart) and isinstance(part.state, ToolError)
+    ]
+    return failed[-1] if failed else None
+
+
+def _model_of(info: SessionInfo) -> MessageModel | None:
+    model = info.model
+    if model is None:
+        return None
+    return MessageModel(providerID=model.providerID, modelID=model.id, variant=model.variant)

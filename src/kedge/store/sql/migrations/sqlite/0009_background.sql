@@ -1,0 +1,9 @@
+-- Subtasks that their parent session does not wait for, until their end was told there.
+CREATE TABLE background_task (
+    session_id TEXT PRIMARY KEY,
+    parent_id TEXT NOT NULL,
+    prompt_id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    time_expires INTEGER NOT NULL
+) WITHOUT ROWID;

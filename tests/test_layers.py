@@ -16,7 +16,7 @@ LAYERS = (
     {"config", "_failpoints"},
     {"store", "snapshot", "model"},
     {"engine"},
-    {"errors", "events", "values"},
+    {"errors", "events", "maintenance", "values"},
     {"agent"},
     {"__init__"},
     {"server"},
@@ -26,9 +26,13 @@ LAYERS = (
 )
 HEIGHT = {unit: height for height, units in enumerate(LAYERS) for unit in units}
 BELOW_THE_ENGINE = {"store", "snapshot"}
-USERS_OF_THE_ENGINE = {"agent", "server", "cli", "web", "errors", "events", "values"}
+USERS_OF_THE_ENGINE = {
+    "agent", "server", "cli", "web", "errors", "events", "maintenance", "values"
+}  # fmt: skip
 """They get from the engine what they need of the store and of snapshots."""
-FACE_MAY_IMPORT = {"_version", "agent", "domain", "engine", "errors", "events", "values"}
+FACE_MAY_IMPORT = {
+    "_version", "agent", "domain", "engine", "errors", "events", "maintenance", "values"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

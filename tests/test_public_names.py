@@ -4,7 +4,15 @@ from importlib import import_module
 from pathlib import Path
 
 LIST = Path(__file__).with_name("public_names.txt")
-MODULES = ("kedge", "kedge.agent", "kedge.errors", "kedge.events", "kedge.snapshot", "kedge.values")
+MODULES = (
+    "kedge",
+    "kedge.agent",
+    "kedge.errors",
+    "kedge.events",
+    "kedge.maintenance",
+    "kedge.snapshot",
+    "kedge.values",
+)
 
 
 def public() -> set[str]:

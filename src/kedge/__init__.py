@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 """True for type checkers alone, as that of `typing`, which takes longer than all else here."""
 
 if TYPE_CHECKING:
-    from kedge import errors, events, values
+    from kedge import errors, events, maintenance, values
     from kedge.agent import (
         BUILTIN,
         Agent,
@@ -184,7 +184,7 @@ else:
     """Where a name comes from that is no value."""
 
     def __getattr__(name: str) -> object:
-        if name in ("errors", "events", "values"):
+        if name in ("errors", "events", "maintenance", "values"):
             return import_module(f"kedge.{name}")
         if name not in __all__:
             raise AttributeError(f"module 'kedge' has no attribute {name!r}")
@@ -323,6 +323,7 @@ __all__ = [
     "__version__",
     "errors",
     "events",
+    "maintenance",
     "open",
     "tool",
     "values",

@@ -3,6 +3,7 @@
 from kedge.domain.errors import (
     AgentClosed,
     AgentNotFound,
+    BackupRefused,
     CallerError,
     CannotListen,
     ConfigInvalid,
@@ -61,6 +62,7 @@ from kedge.domain.errors import (
 __all__ = [
     "AgentClosed",
     "AgentNotFound",
+    "BackupRefused",
     "CallerError",
     "CannotListen",
     "ConfigInvalid",

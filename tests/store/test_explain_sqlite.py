@@ -12,7 +12,10 @@ from kedge.store.named_sql import load_queries
 from kedge.store.sqlite.connection import connect, create_file
 from kedge.store.sqlite.migrate import migrate
 
-QUERIES = load_queries("sqlite")
+QUERIES = {
+    name: sql for name, sql in load_queries("sqlite").items() if not name.startswith("checkup_")
+}
+"""All but those of the doctor, which looks at everything."""
 
 SCANS = {
     # Rows that the statement itself made, never a table.

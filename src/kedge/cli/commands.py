@@ -18,12 +18,13 @@ class Command:
         """The module in `kedge.cli`."""
 
 
-_WORK, _LOOK, _UNDO, _KEEP, _SET = (
+_WORK, _LOOK, _UNDO, _KEEP, _SET, _OPERATE = (
     "work with an agent",
     "look",
     "undo",
     "manage sessions",
     "set up",
+    "look after the data",
 )
 
 COMMANDS = (
@@ -54,6 +55,9 @@ COMMANDS = (
     Command("config", _SET, "print the merged configuration of a folder"),
     Command("trust", _SET, "trust the configuration files of a project"),
     Command("completion", _SET, "print the script for completion in bash"),
+    Command("doctor", _OPERATE, "find what is wrong, and repair it"),
+    Command("gc", _OPERATE, "show what takes space, and free it"),
+    Command("backup", _OPERATE, "make a backup, or restore one"),
 )
 
 OVERVIEW = Command("", "", "what runs and what to type next", "overview")

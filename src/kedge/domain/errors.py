@@ -365,6 +365,10 @@ class NetworkFilesystem(StoreError):
     """SQLite is not safe on a network file system; use a local folder, or PostgreSQL."""
 
 
+class BackupRefused(OperatorError):
+    """The backup cannot be made or restored there."""
+
+
 class SnapshotError(OperatorError):
     """No snapshot could be taken or read; its own message says why."""
 

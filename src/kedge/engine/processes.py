@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from kedge.domain.child_processes import Process
-from kedge.engine.os_process import Seen, boot, machine, marks, process, processes
+from kedge.engine.os_process import MARK, Seen, boot, machine, marks, process, processes
 from kedge.store.port import Store
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.processes import call_of, drop_process, put_process
@@ -95,6 +95,12 @@ class Processes:
         for each in list(self._drains):
             each.close()
         self._drains.clear()
+
+
+def marked_call() -> str | None:
+    """The innermost call that the environment of this process names, in whatever database."""
+    calls = os.environ.get(MARK, "").split(":")
+    return calls[-1] or None
 
 
 async def end_processes(known: Sequence[Process]) -> bool:

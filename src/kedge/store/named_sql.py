@@ -1,4 +1,4 @@
-"""Loads the named SQL in `sql/`: shared queries first, then the dialect's own.
+"""Loads the named SQL in `sql/`: shared queries first, those of the doctor, then the dialect's own.
 
 A query starts with a line `-- name: session_get` and uses `:argument` for its arguments in both
 dialects.
@@ -20,7 +20,7 @@ _ARGUMENT = re.compile(r"(?<![:\w]):([a-z_]+)")
 @cache
 def load_queries(dialect: Dialect) -> dict[str, str]:
     """Every named query, in the parameter style of the dialect's driver."""
-    queries = _parse("queries") | _parse(dialect)
+    queries = _parse("queries") | _parse("checkup") | _parse(dialect)
     return {name: _in_style(sql, dialect) for name, sql in queries.items()}
 
 

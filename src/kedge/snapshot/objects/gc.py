@@ -67,6 +67,19 @@ class Collected:
     """Why nothing, or not everything, was done."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a collection would do now; sizes are in bytes."""
+
+    freed: int
+    dropped: tuple[str, ...]
+    """Refs that it would remove."""
+    young: int
+    """Not needed, but in packs that are too young."""
+    scattered: int
+    """Not needed, but in packs that are not worth rewriting."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pack:
     """A pack, and which of its objects must not be lost with it."""
@@ -144,6 +157,29 @@ class Sweep:
             lacking = sum(not self.is_own(id) for id in elsewhere)
             freed, skipped = self._rewrite(packs, tips, seen)
         return Collected(freed=freed, dropped=tuple(dropped), lacking=lacking, skipped=skipped)
+
+    def preview(self) -> Preview:
+        """What `run` would do, without doing it; needs no lock."""
+        with disk_errors("looking at what a collection would do"):
+            in_journals = self.journal_tips()
+            refs = Refs(self.layout).all()
+            over = (name for name in refs.keys() - in_journals if self._is_over(name, refs[name]))
+            seen = set[bytes]()
+            self._reach(self._tips(), seen)
+            packs, _ = self._packs(seen)
+            chosen = [pack for batch in self._batches(packs) for pack in batch]
+            if git_cli.find_git() is None:
+                chosen = [pack for pack in chosen if not pack.claimed]
+            rest = [pack for pack in packs if pack not in chosen]
+            return Preview(
+                freed=sum(map(_garbage, chosen)),
+                dropped=tuple(sorted(over)),
+                young=sum(self._unneeded(pack, seen) for pack in packs if self._is_young(pack)),
+                scattered=sum(_garbage(pack) for pack in rest if not self._is_young(pack)),
+            )
+
+    def _unneeded(self, pack: Pack, seen: set[bytes]) -> int:
+        return sum(size for id, size in read_index(pack.path.with_suffix(".idx")) if id not in seen)
 
     def _reach(self, tips: set[bytes], seen: set[bytes]) -> None:
         reach(self.read, tips, seen, since=self.now - RELEASED_SECONDS)
@@ -240,6 +276,10 @@ class Sweep:
                 batch.append(pack)
             if len(batch) > 1 or any(map(self._is_sparse, batch)):
                 yield batch
+
+
+def _garbage(pack: Pack) -> int:
+    return max(0, pack.size - PACK_OVERHEAD - pack.claimed_bytes)
 
 
 def _worth_joining(packs: list[Pack]) -> list[Pack]:

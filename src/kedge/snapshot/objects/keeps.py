@@ -122,10 +122,16 @@ def new_keep(held: Held, standing: Sequence[Tip], seconds: int) -> tuple[Keep, l
 
 
 def new_hold(
-    blobs: Collection[bytes], standing: Sequence[Tip], seconds: int
+    blobs: Collection[bytes],
+    standing: Sequence[Tip],
+    seconds: int,
+    *,
+    trees: Collection[bytes] = (),
 ) -> tuple[Tip, list[NewObject]]:
-    """A commit that holds single blobs in addition to the standing commits."""
-    tree = formats.encode_tree([(blob.hex().encode(), 0o100644, blob) for blob in set(blobs)])
+    """A commit that holds single blobs and trees in addition to the standing commits."""
+    entries = [(blob.hex().encode(), 0o100644, blob) for blob in set(blobs) - set(trees)]
+    entries += [(each.hex().encode(), FOLDER_MODE, each) for each in set(trees)]
+    tree = formats.encode_tree(entries)
     tree_id = object_id(TREE, tree)
     depth = _depth_after(standing)
     id, commit = _new_commit(tree_id, standing, seconds, b"kedge hold %d\n" % depth)

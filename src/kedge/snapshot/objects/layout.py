@@ -108,7 +108,7 @@ def prepare(root: Path) -> Layout:
 def remove_leftovers(layout: Layout) -> None:
     """Remove unfinished files that are so old that no process can still be writing them."""
     before = time.time() - _OLD
-    for path in _unfinished(layout):
+    for path in unfinished(layout):
         try:
             if path.stat().st_mtime < before:
                 path.unlink()
@@ -123,7 +123,8 @@ def remove_leftovers(layout: Layout) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unfinished(layout: Layout) -> Iterator[Path]:
+def unfinished(layout: Layout) -> Iterator[Path]:
+    """Files that are being written, or were when their process died."""
     for folder in (layout.root, layout.packs, layout.journals):
         for path in folder.iterdir():
             if path.name.startswith(("tmp_", ".tmp-")) or path.suffix in {".keep", ".lock"}:

@@ -226,14 +226,17 @@ class ObjectStore:
             keep, objects = keeps.new_keep(last.held, [], last.seconds)
             journal.append_durably(objects, {taken_ref(journal.unique): keep.tip})
 
-    def hold(self, session: str | None, blobs: Collection[bytes]) -> None:
-        """Hold single blobs, which need not be in any snapshot, as long as a keep would."""
-        if not blobs:
+    def hold(
+        self, session: str | None, blobs: Collection[bytes], trees: Collection[bytes] = ()
+    ) -> None:
+        """Hold single blobs and trees, which need not be in any snapshot, as long as a keep
+        would."""
+        if not blobs and not trees:
             return
         with self._usable(), disk_errors("holding blobs"):
             name = self._ref_name(session)
             standing = self._chains.standing(name)
-            tip, objects = keeps.new_hold(blobs, standing, self._now())
+            tip, objects = keeps.new_hold(blobs, standing, self._now(), trees=trees)
             self._put_commit(name, standing, tip, objects)
 
     def inherit(self, origin: str, heir: str) -> None:

@@ -125,8 +125,7 @@ def search_sessions(
 def index_events(limit: int) -> Script[bool]:
     """Index the next events after the high-water mark; return whether there were any."""
     yield from row("index_lock")
-    found = yield from row("meta_get", key=_MARK)
-    mark = int(found[0]) if found else 0
+    mark = yield from index_mark()
     events = yield from events_after(mark, limit)
     if not events:
         # The newest ones may have been deleted before they were indexed.
@@ -142,10 +141,21 @@ def index_events(limit: int) -> Script[bool]:
     return True
 
 
+def index_mark() -> Script[int]:
+    """The newest event that the index has."""
+    found = yield from row("meta_get", key=_MARK)
+    return int(found[0]) if found else 0
+
+
 def index_is_behind() -> Script[bool]:
     """Whether something was stored since the index was last filled."""
-    found = yield from row("meta_get", key=_MARK)
-    return (yield from log_head()) > (int(found[0]) if found else 0)
+    return (yield from log_head()) > (yield from index_mark())
+
+
+def index_anew() -> Script[None]:
+    """Have the index filled again from the beginning of the log."""
+    yield from row("index_lock")
+    yield from run("meta_set", key=_MARK, value="0")
 
 
 def query_words(text: str) -> list[str]:

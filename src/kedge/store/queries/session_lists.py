@@ -46,8 +46,16 @@ def path_place(project_id: str, path: str) -> str:
 
 def list_session(info: SessionInfo) -> Script[None]:
     """Put a session into its lists."""
-    args = {"bucket": _bucket(info), "time_updated": info.time.updated, "session_id": info.id}
-    yield from batch("place_add", [{"place": place, **args} for place in _places(info)])
+    args = [
+        {"place": place, "bucket": bucket, "time_updated": updated, "session_id": info.id}
+        for place, bucket, updated in places_of(info)
+    ]
+    yield from batch("place_add", args)
+
+
+def places_of(info: SessionInfo) -> list[tuple[str, int, int]]:
+    """The lists that contain a session, each with the bucket and the time it is ranked by."""
+    return [(place, _bucket(info), info.time.updated) for place in _places(info)]
 
 
 def relist_session(info: SessionInfo) -> Script[None]:

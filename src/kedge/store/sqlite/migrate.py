@@ -13,7 +13,7 @@ from kedge.store.named_sql import load_migrations, too_new
 from kedge.store.queries.search import folded_title
 from kedge.store.sqlite.connection import configure, open_file, patiently
 
-_APPLICATION_ID = 0x6B656467  # "kedg"
+APPLICATION_ID = 0x6B656467  # "kedg"
 
 
 def migrate(path: Path) -> str:
@@ -72,7 +72,7 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if tables and application != _APPLICATION_ID:
+    if tables and application != APPLICATION_ID:
         raise StoreCorrupt(f"{path} is another program's database; choose another file for kedge")
     if version > known:
         written = connection.execute("SELECT value FROM meta WHERE key = 'kedge'").fetchone()
@@ -82,7 +82,7 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
 
 def _finish(connection: sqlite3.Connection, before: int, after: int) -> None:
     if before == 0:
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         epoch = secrets.token_hex(8)
         connection.execute("INSERT INTO meta (key, value) VALUES ('epoch', ?)", (epoch,))
     connection.execute(

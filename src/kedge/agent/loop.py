@@ -21,6 +21,7 @@ from kedge.agent.structured_output import WantedAnswer
 from kedge.agent.subagents import Subagents
 from kedge.agent.subtasks import run_subtasks
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
+from kedge.agent.tools.plan_exit import plan_exit
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
 from kedge.domain.errors import ModelNotFound
@@ -192,6 +193,8 @@ class Loop:
         allowed = {
             name: tool for name, tool in self.tools.items() if not rules.is_off(tool.permission)
         }
+        if not self.surroundings.agents.can_hand_over(self.turn.agent):
+            allowed.pop(plan_exit.name, None)
         return self.subagents.offered(allowed, rules, self.surroundings.agents.list())
 
     async def _request(

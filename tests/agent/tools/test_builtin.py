@@ -20,6 +20,7 @@ ARGUMENTS = {
     "glob": (["pattern"], ["path"]),
     "grep": (["pattern"], ["path", "include"]),
     "todowrite": (["todos"], []),
+    "plan_exit": ([], []),
     "webfetch": (["url"], ["format", "timeout"]),
     "question": (["questions"], []),
 }
@@ -115,6 +116,12 @@ TAUGHT = {
         "background": "&`",
         "git": "commit.*only when asked",
         "example": "Example",
+    },
+    "plan_exit": {
+        "what for": "Asks the person whether the plan",
+        "when": "written it in your answer",
+        "when not": "Do not call it",
+        "who goes on": "hands over to the build agent",
     },
     "webfetch": {
         "what for": "Fetches a page of the web",

@@ -38,6 +38,7 @@ calling: st.SearchStrategy[c.Calling] = st.one_of(
     st.builds(c.Todo, st.lists(todo_items, max_size=4).map(tuple)),
     st.builds(c.Ask, items, st.lists(options, min_size=1, max_size=3).map(tuple), st.booleans()),
     st.builds(c.Fetch, texts, st.none() | texts),
+    st.just(c.PlanExit()),
     st.builds(c.Structured, st.none() | texts),
     st.builds(c.CallTool, texts.filter(bool), texts | st.just('{"a": [1, null]}')),
 )

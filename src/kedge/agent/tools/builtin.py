@@ -6,6 +6,7 @@ from kedge.agent.tools.bash import bash
 from kedge.agent.tools.edit import edit
 from kedge.agent.tools.glob import glob
 from kedge.agent.tools.grep import grep
+from kedge.agent.tools.plan_exit import plan_exit
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
 from kedge.agent.tools.task import task
@@ -26,4 +27,5 @@ BUILTIN: tuple[Tool, ...] = (
     webfetch,
     todowrite,
     apply_patch,
+    plan_exit,
 )

@@ -140,6 +140,11 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanExit:
+    """Ask whether the plan is to be carried out."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Call any tool with any text as its arguments, JSON or not."""
 
@@ -214,7 +219,7 @@ class Fail:
 
 
 Offered: TypeAlias = (
-    Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task | Fetch
+    Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task | Fetch | PlanExit
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge

@@ -108,6 +108,8 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "apply_patch", {"patchText": text}
         case c.Todo(items):
             return "todowrite", {"todos": [_todo(item) for item in items]}
+        case c.PlanExit():
+            return "plan_exit", {}
         case c.Fetch(url, format):
             return "webfetch", _given(url=url, format=format)
         case c.Ask():

@@ -381,6 +381,9 @@ VERBS = MappingProxyType(
             lambda given: c.Fetch(given.word().text, given.word_if_any()),
         ),
         "task": Verb("task AGENT [again] [background] TEXT", "give another agent commands", _task),
+        "plan_exit": Verb(
+            "plan_exit", "ask whether the plan is to be carried out", lambda _: c.PlanExit()
+        ),
         "structured": Verb(
             "structured [JSON]",
             "give the structured answer that the prompt wants",

@@ -60,6 +60,8 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
         case c.Task(agent, text, again, background):
             words = ("again" if again else None, "background" if background else None)
             return _words("task", _quoted(agent), *words, _task_text(text))
+        case c.PlanExit():
+            return "plan_exit"
         case c.CallTool(name, raw):
             return f"call {_quoted(name)} {_text(raw)}"
         case c.Structured(raw):

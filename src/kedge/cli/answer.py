@@ -62,7 +62,7 @@ async def _answer(options: argparse.Namespace) -> int:
             waiting_table(waiting).show(screen)
             return DONE
         await refuse_agents(engine.processes, "kedge answer")
-        answers = Answers(engine.asks, screen, _Page(), terminal)
+        answers = Answers(engine.asks, screen, _Page(), terminal, is_own=False)
         for request in waiting:
             await _ask(answers, request)
     return DONE

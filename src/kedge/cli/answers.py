@@ -70,7 +70,18 @@ async def read_line(terminal: int) -> str | None:
 class Answers:
     """A person at the terminal who answers what a run asks."""
 
-    def __init__(self, asks: "Asks", screen: Screen, view: Pausing, terminal: int) -> None:
+    def __init__(
+        self,
+        asks: "Asks",
+        screen: Screen,
+        view: Pausing,
+        terminal: int,
+        *,
+        is_own: bool,
+    ) -> None:
+        """`is_own` says that the run is one of this process, so that something can be allowed for
+        as long as it lasts."""
+        self._is_own = is_own
         self._asks = asks
         self._screen = screen
         self._view = view
@@ -107,7 +118,8 @@ class Answers:
         if request.always:
             kept = one_line(", ".join(request.always))
             self._screen.line(self._screen.paint(f"  always: {clip(kept, 200)}", DIM))
-            keys = "y yes · r in this run · a always · n no · or say what to do instead"
+            own = "r in this run · " if self._is_own else ""
+            keys = f"y yes · {own}a always · n no · or say what to do instead"
         while True:
             self._screen.write(f"  {self._screen.paint(keys, DIM)}  > ")
             said = await read_line(self._terminal)
@@ -119,12 +131,13 @@ class Answers:
                     continue
                 case "y" | "yes":
                     return "once", None, False
-                case "r" | "a" if not request.always:
-                    continue
-                case "r":
+                case "r" if request.always and self._is_own:
                     return "always", None, False
-                case "a" | "always":
+                case "a" | "always" if request.always:
                     return "always", None, True
+                case "r" | "a":
+                    # Not offered here, and no answer in words either.
+                    continue
                 case "n" | "no":
                     return "reject", None, False
                 case _:

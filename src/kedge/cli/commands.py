@@ -35,7 +35,7 @@ COMMANDS = (
     Command("attach", _WORK, "open OpenCode's terminal UI here"),
     Command("sessions", _LOOK, "list and search sessions"),
     Command("show", _LOOK, "show one session and its last turn"),
-    Command("log", _LOOK, "the turns of a session: what was asked, who answered, what changed"),
+    Command("log", _LOOK, "the turns of a session, and what each changed"),
     Command("diff", _LOOK, "what a turn or a session changed"),
     Command("cat", _LOOK, "a file as it was at a turn"),
     Command("todo", _LOOK, "the todo list of a session"),

@@ -120,8 +120,10 @@ def _report(error: Exception) -> int:
     """Tell what went wrong, unless it is a bug: then 0, and the traceback says where it is."""
     from kedge.cli.failure import Failure
     from kedge.cli.screen import one_line
-    from kedge.domain.errors import InternalError, KedgeError
+    from kedge.domain.errors import InternalError, KedgeError, SessionBusy
 
+    if isinstance(error, SessionBusy):
+        error = Failure(f"{error}; wait until it is done, or stop it with `kedge abort`")
     if not isinstance(error, Failure | KedgeError | OSError):
         return 0
     print(f"kedge: {one_line(str(error))}", file=sys.stderr)

@@ -7,7 +7,7 @@ from functools import partial
 from kedge.cli.consent import refuse_agents
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_choice, add_consent, carry_out
-from kedge.cli.selection import add_session, find_session
+from kedge.cli.selection import add_session, check_idle, find_session
 from kedge.cli.turns import announce_turn, find_message
 from kedge.cli.undo import revert
 
@@ -35,6 +35,7 @@ async def _revert(options: argparse.Namespace) -> int:
     async with open_engine(options) as engine:
         await refuse_agents(engine.processes, "kedge revert")
         session = await find_session(engine, options.session)
+        await check_idle(session)
         message = await find_message(session, options.message)
         await announce_turn(session, message, "revert to before")
         act = partial(revert, session, message, options)

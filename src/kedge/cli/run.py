@@ -163,7 +163,7 @@ class _Run:
         self._answers: Answers | Refusals = (
             self._refusals
             if terminal is None
-            else Answers(engine.asks, errors(), self._view, terminal)
+            else Answers(engine.asks, errors(), self._view, terminal, is_own=True)
         )
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._stopped_by: signal.Signals | None = None

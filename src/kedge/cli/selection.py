@@ -54,6 +54,15 @@ async def _last(engine: "Engine") -> "Session":
     return page.sessions[0]
 
 
+async def check_idle(session: "Session") -> None:
+    """Refuse a session that runs: a person should know before they say yes to something."""
+    from kedge.domain.errors import SessionBusy
+    from kedge.domain.sessions import Idle
+
+    if not isinstance(await session.status(), Idle):
+        raise SessionBusy(session.id)
+
+
 def ambiguous(name: str, infos: Sequence["SessionInfo"]) -> str:
     """What to say when a name could mean several sessions."""
     shown = ", ".join(f"{short(info.id)} ({clip(one_line(info.title), 40)})" for info in infos)

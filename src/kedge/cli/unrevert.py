@@ -8,7 +8,7 @@ from kedge.cli.consent import refuse_agents
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_consent, carry_out
 from kedge.cli.redo import NOTHING
-from kedge.cli.selection import add_session, find_session
+from kedge.cli.selection import add_session, check_idle, find_session
 from kedge.cli.turns import announce_turn
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ async def _unrevert(options: argparse.Namespace) -> int:
     async with open_engine(options) as engine:
         await refuse_agents(engine.processes, "kedge unrevert")
         session = await find_session(engine, options.session)
+        await check_idle(session)
         if session.info.revert is None:
             raise NOTHING
         await announce_turn(session, session.info.revert.messageID, "bring back everything from")

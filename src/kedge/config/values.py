@@ -109,6 +109,26 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class CommandConfig(Section, frozen=True, kw_only=True):
+    """A named prompt with places for arguments."""
+
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool | None = None
+    """Whether it runs in a session of its own; by default, if its agent is a `subagent`."""
+
+
+class SkillConfig(Section, frozen=True, kw_only=True):
+    """Instructions for a kind of work, which a model reads when it needs them."""
+
+    description: str | None = None
+    location: str
+    """The file that it comes from."""
+    content: str
+
+
 class ToolOutputConfig(Section, frozen=True, kw_only=True):
     """How much of a tool's output is stored and sent; the rest goes to a file."""
 
@@ -160,6 +180,8 @@ class Config(Section, frozen=True, kw_only=True):
     can only make the result of `permission` and all other rules stricter: `allow`, like no match,
     changes nothing, `ask` turns an allow into an ask, `deny` denies."""
     agent: dict[str, AgentConfig] = {}
+    command: dict[str, CommandConfig] = {}
+    skill: dict[str, SkillConfig] = {}
     tools: dict[str, bool] = {}
     """As written; `permission` and `restrictions` already include it."""
     instructions: tuple[Instruction, ...] = ()

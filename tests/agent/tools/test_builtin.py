@@ -23,6 +23,7 @@ ARGUMENTS = {
     "plan_exit": ([], []),
     "webfetch": (["url"], ["format", "timeout"]),
     "question": (["questions"], []),
+    "skill": (["name"], []),
 }
 
 
@@ -48,6 +49,13 @@ def test_what_a_model_is_told(tool: Tool) -> None:
 
 
 TAUGHT = {
+    "skill": {
+        "what for": "instructions for a kind of work",
+        "where they are listed": "system prompt",
+        "when": "before you begin",
+        "what is beside it": "other files",
+        "who decides": "person",
+    },
     "read": {
         "what for": "Reads a file",
         "limits": r"2,000 lines.*50 KiB.*2,000 characters",

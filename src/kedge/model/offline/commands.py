@@ -81,6 +81,13 @@ class Grep:
 
 
 @dataclass(frozen=True, slots=True)
+class Skill:
+    """Read a skill."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """Apply a patch."""
 
@@ -219,7 +226,20 @@ class Fail:
 
 
 Offered: TypeAlias = (
-    Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task | Fetch | PlanExit
+    Write
+    | Edit
+    | Delete
+    | Read
+    | Bash
+    | Glob
+    | Grep
+    | Skill
+    | Patch
+    | Todo
+    | Ask
+    | Task
+    | Fetch
+    | PlanExit
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge

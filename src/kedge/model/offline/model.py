@@ -104,6 +104,8 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "glob", _given(pattern=pattern, path=path)
         case c.Grep(pattern, path, include):
             return "grep", _given(pattern=pattern, path=path, include=include)
+        case c.Skill(name):
+            return "skill", {"name": name}
         case c.Patch(text):
             return "apply_patch", {"patchText": text}
         case c.Todo(items):

@@ -48,6 +48,8 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
             return _words("glob", *_quoted_all(pattern, path))
         case c.Grep(pattern, path, include):
             return _words("grep", *_quoted_all(pattern, path, include))
+        case c.Skill(name):
+            return f"skill {_quoted(name)}"
         case c.Patch(text):
             return f"patch {_text(text)}"
         case c.Todo(items):

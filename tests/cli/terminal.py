@@ -73,26 +73,9 @@ class Terminal:
         self, *arguments: str, width: int = 80, environ: Mapping[str, str] | None = None
     ) -> Iterator["Keyboard"]:
         """Run a command at a terminal, with a person at the keyboard."""
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        try:
-            with subprocess.Popen(
-                [sys.executable, "-c", _TAKE_TERMINAL, *command(arguments)],
-                cwd=self.project,
-                env={**self.environ, "TERM": "xterm-256color", **(environ or {})},
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                start_new_session=True,
-            ) as running:
-                os.close(theirs)
-                keyboard = Keyboard(running, ours)
-                try:
-                    yield keyboard
-                finally:
-                    keyboard.leave()
-        finally:
-            os.close(ours)
+        variables = {**self.environ, **(environ or {})}
+        with at_keyboard(command(arguments), self.project, variables, width) as keyboard:
+            yield keyboard
 
     def talk(self, *arguments: str, answer: bytes, question: str = "[y/N]") -> Done:
         """Run a command at a terminal, and type an answer when it asks."""
@@ -100,6 +83,33 @@ class Terminal:
             keyboard.until(question)
             keyboard.type(answer)
             return keyboard.end()
+
+
+@contextmanager
+def at_keyboard(
+    words: Sequence[str], folder: Path, environ: Mapping[str, str], width: int = 80
+) -> Iterator["Keyboard"]:
+    """Run a program at a terminal of its own."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-c", _TAKE_TERMINAL, *words],
+            cwd=folder,
+            env={"TERM": "xterm-256color", **environ},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        ) as running:
+            os.close(theirs)
+            keyboard = Keyboard(running, ours)
+            try:
+                yield keyboard
+            finally:
+                keyboard.leave()
+    finally:
+        os.close(ours)
 
 
 class Keyboard:

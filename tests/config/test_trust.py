@@ -143,7 +143,9 @@ def test_what_an_untrusted_file_may_not_do(scene: Scene, value: dict[str, Any], 
     path = scene.write(value)
     config = scene.load()
     assert config.notices == (f"{path}: {key} {TRUST}",)
-    left = msgspec.structs.replace(config, notices=(), files=(), raw={}, provider={}, agent={})
+    left = msgspec.structs.replace(
+        config, notices=(), untrusted=(), files=(), raw={}, provider={}, agent={}
+    )
     assert left == Config()
     assert "s3cret" not in repr(config)
     for kept in (*config.provider.values(), *config.agent.values()):

@@ -21,7 +21,7 @@ from kedge.model.port import (
     ToolUse,
     UserTurn,
 )
-from kedge.model.pydantic_ai.request import Conversations
+from kedge.model.pydantic_ai.request import ConvertedConversations
 from tests.model.scene import CHAT, config_for
 
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic", "google"]
@@ -59,7 +59,7 @@ def _shown(said: Any) -> str:  # noqa: ANN401 - messages of pydantic-ai
 @given(st.randoms(use_true_random=False))
 def test_what_is_kept_is_what_is_made(chance: random.Random) -> None:
     """However a conversation goes on, is cut, or gets another model or another system text."""
-    kept = Conversations()
+    kept = ConvertedConversations()
     turns: dict[str, list[UserTurn | AssistantTurn]] = {"a": [], "b": []}
     protocol = chance.choice(PROTOCOLS)
     for _ in range(8):
@@ -73,12 +73,12 @@ def test_what_is_kept_is_what_is_made(chance: random.Random) -> None:
         )
         info = chance.choice(MODELS) if chance.randrange(3) == 0 else MODELS[0]
         found = kept.messages(request, info, protocol)
-        assert _shown(found) == _shown(Conversations().messages(request, info, protocol))
+        assert _shown(found) == _shown(ConvertedConversations().messages(request, info, protocol))
 
 
 def test_what_is_the_same_is_not_made_again() -> None:
     """Only what is new is, also where the last turn was another."""
-    kept = Conversations()
+    kept = ConvertedConversations()
     asked, said = UserTurn(content=(Text(text="a"),)), AssistantTurn(content=(Text(text="b"),))
     turns = (asked, said, asked)
     first = kept.messages(ModelRequest(system=(), turns=turns, conversation="a"), MODELS[0], "chat")

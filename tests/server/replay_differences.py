@@ -27,7 +27,7 @@ _IDLE = ["session.status idle", "session.idle"]
 _DELTA = "delta A1.2 text"
 _FINISHED = "message.updated A1 of U1 +finish +tokens.total finish=stop"
 _ALLOWED_ORIGIN = "access-control-allow-origin"
-_LATER = re.compile(r"/(share|command|init)$")
+_LATER = re.compile(r"/share$")
 _PROJECTS = {"other": "{J3}", "nogit": "{J4}"}
 _FORKS = {
     "{S11}": {"sessionID": "{S3}"},
@@ -63,7 +63,7 @@ def _unknown_names(step: Step) -> Step:
         return _unknown_model(step)
     if not _is_error(step, _UNKNOWN_ERROR) or not isinstance(sent, dict) or "/bad/" in asked(step):
         return step
-    if sent.get("agent") == "nope":
+    if sent.get("agent") == "nope" or sent.get("command") == "nosuch":
         return failed(step, 400, "BadRequest")
     return _unknown_model(step)
 
@@ -368,6 +368,12 @@ def _words_of_tools(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "state": {**state, "output": output, "metadata": metadata}}
 
 
+def _init_is_remembered(found: dict[str, Any]) -> dict[str, Any]:
+    if found.get("worktree") != "{project}" or "time" not in found:
+        return found
+    return {**found, "time": {**found["time"], "initialized": "{time}"}}
+
+
 def _words_of_summaries(found: dict[str, Any]) -> dict[str, Any]:
     """The traces' model repeats how the request begins."""
     text = str(found.get("text", ""))
@@ -418,4 +424,5 @@ DIFFERENCES = (
     Difference("compactions touch the session", events=_compactions_touch),
     Difference("words of summaries", in_answers(_words_of_summaries)),
     Difference("words of tools", in_answers(_words_of_tools)),
+    Difference("init is remembered", in_answers(_init_is_remembered)),
 )

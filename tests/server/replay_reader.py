@@ -10,7 +10,7 @@ from tests.server.replay import Reading
 from tests.server.replay_recordings import Act, Recording, Step
 
 Lines = list[str]
-_TURNS = ("/message", "/prompt_async", "/shell", "/abort", "/summarize")
+_TURNS = ("/message", "/prompt_async", "/shell", "/command", "/init", "/abort", "/summarize")
 """The routes whose events are those of a turn, which are read as the agent's recordings are."""
 
 

@@ -55,6 +55,36 @@ async def test_tools_of_nobody_are_a_bad_request(served: Served) -> None:
     assert (reply.status, reply.json["data"]["kind"]) == (400, "Query")
 
 
-async def test_what_kedge_lacks_is_an_empty_list(served: Served) -> None:
-    """Commands and skills come later; clients see none, rather than an error."""
-    assert [(await served.get(route)).json for route in ("/command", "/skill")] == [[], []]
+async def test_commands_and_skills_are_listed(served: Served) -> None:
+    """kedge's own first, then those of the configuration, then skills that no command hides."""
+    skill = served.world.config / "opencode" / "skills" / "pdf" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: pdf\ndescription: Reads PDFs\n---\nUse $ARGUMENTS.")
+    served.world.configure(
+        command={"hello": {"template": "say $2 $1", "description": "d", "agent": "plan"}}
+    )
+    commands = (await served.get("/command")).json
+    assert [(each["name"], each["source"]) for each in commands] == [
+        ("init", "command"),
+        ("review", "command"),
+        ("hello", "command"),
+        ("pdf", "skill"),
+    ]
+    assert commands[0]["hints"] == ["$ARGUMENTS"]
+    assert commands[1]["subtask"] is True
+    assert commands[2] == {
+        "name": "hello",
+        "description": "d",
+        "agent": "plan",
+        "source": "command",
+        "template": "say $2 $1",
+        "hints": ["$1", "$2"],
+    }
+    assert commands[3]["template"].startswith("Use $ARGUMENTS.\n\nThe folder of this skill is ")
+    (listed,) = (await served.get("/skill")).json
+    assert listed == {
+        "name": "pdf",
+        "description": "Reads PDFs",
+        "location": str(skill),
+        "content": "Use $ARGUMENTS.",
+    }

@@ -2,6 +2,7 @@
 calls."""
 
 from kedge.agent.agent import Agent
+from kedge.agent.commands import CommandOptions
 from kedge.agent.context import Surroundings
 from kedge.agent.runner import AnswerOptions, PromptOptions, PromptParts
 from kedge.agent.settings import AgentSettings
@@ -15,6 +16,7 @@ __all__ = [
     "AgentSettings",
     "AnswerOptions",
     "Call",
+    "CommandOptions",
     "Output",
     "PromptOptions",
     "PromptParts",

@@ -8,20 +8,31 @@ leaves.
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 from weakref import WeakValueDictionary
 
 from kedge._async import to_the_end
+from kedge.agent.agents import FIRM
 from kedge.agent.attachments import NOTHING, attach, remember_seen
+from kedge.agent.commands import (
+    INIT,
+    CommandCall,
+    CommandOptions,
+    command_call,
+    lines_told,
+    prompt_parts,
+    run_lines,
+)
 from kedge.agent.context import Surroundings, SurroundingsBook
 from kedge.agent.conversations import Histories
 from kedge.agent.folder_instructions import FolderInstructions
 from kedge.agent.loop import Loop
 from kedge.agent.output_limit import limit_of
+from kedge.agent.permissions import Permissions
 from kedge.agent.runner import (
     AnswerOptions,
     Following,
@@ -40,15 +51,17 @@ from kedge.agent.titles import give_title, wants_title
 from kedge.agent.tools.bash import OWN_COMMAND, run_own_command
 from kedge.agent.tools.builtin import BUILTIN
 from kedge.agent.tools.tool import Tool
+from kedge.config.files import home_of
 from kedge.domain.conversation import NO_LINK, TaskLink
 from kedge.domain.errors import (
     InvalidInput,
     KedgeError,
     MessageExists,
+    MessageNotFound,
     SessionBusy,
     TurnAborted,
 )
-from kedge.domain.events import SessionErrored
+from kedge.domain.events import CommandExecuted, EventProperties, SessionErrored
 from kedge.domain.messages import Answer, MessageModel, MessageWithParts, UserMessage
 from kedge.domain.providers import ModelInfo
 from kedge.domain.wire_errors import unknown
@@ -56,6 +69,7 @@ from kedge.engine.engine import Engine
 from kedge.engine.prompts import Prompt
 from kedge.engine.session import Session
 from kedge.engine.turns import NothingWaits, Turn
+from kedge.engine.validation import check_text
 
 
 class Agent:
@@ -198,6 +212,114 @@ class Agent:
         )
         running = await self._running.start(session, prompt, work, takes_up=False)
         return await self._answer(session, prompt.message.id, running)
+
+    async def command(
+        self,
+        session: Session,
+        name: str,
+        arguments: str = "",
+        *,
+        parts: Sequence[Mapping[str, Any]] = (),
+        may_attach: Callable[[str], None] | None = None,
+        **options: Unpack[CommandOptions],
+    ) -> Answer:
+        """Run a command, and wait for the answer to the prompt that it becomes.
+
+        Shell lines of its template run first, in a turn of their own; if one of them is not
+        permitted, that turn is the answer. `parts` are files that are added to the prompt.
+        `may_attach` raises if the URL of a file that the text refers to may not be attached.
+        Cancelling this call stops nothing; `abort` does.
+        """
+        check_session(session)
+        if unknown_ones := sorted(set(options) - set(CommandOptions.__annotations__)):
+            raise InvalidInput(f"a command has no {unknown_ones[0]}", field=unknown_ones[0])
+        name, arguments = check_text(name, "name"), check_text(arguments, "arguments")
+        work = self._command(session, name, arguments, parts, may_attach, options)
+        running = self._running.spawn(work)
+        # As with a prompt: a command that ends with its agent must not cancel its callers.
+        await asyncio.wait({running})
+        if running.cancelled():
+            raise TurnAborted(session.id)
+        answer = running.result()
+        await session.refresh()
+        return answer
+
+    async def _command(
+        self,
+        session: Session,
+        name: str,
+        arguments: str,
+        given: Sequence[Mapping[str, Any]],
+        may_attach: Callable[[str], None] | None,
+        options: CommandOptions,
+    ) -> Answer:
+        around = await self._surroundings(session)
+        with self._telling(session):
+            has_subtasks = "task" in self._tools
+            call = command_call(around, name, arguments, options, has_subtasks=has_subtasks)
+        outputs: dict[str, str] = {}
+        if call.lines and not await self._exists(session, options.get("message_id")):
+            answer = await self._lines(session, around, call, outputs)
+            if len(outputs) < len(call.lines):
+                self._tell(session, f"The command /{name} was not asked: a line of it did not run.")
+                return answer
+        with self._telling(session):
+            parts = await asyncio.to_thread(
+                partial(
+                    prompt_parts,
+                    call,
+                    outputs,
+                    around,
+                    worktree=session.worktree,
+                    home=home_of(self._environ),
+                    given=given,
+                )
+            )
+            for part in parts if may_attach else ():
+                if part["type"] == "file" and may_attach is not None:
+                    may_attach(part["url"])
+        answer = await self.prompt(session, parts, **call.options)
+        if name == INIT and answer.info.error is None:
+            await self.engine.projects.set_initialized(session.info.projectID)
+        self._announce(
+            session,
+            CommandExecuted(
+                name=name, sessionID=session.id, arguments=arguments, messageID=answer.info.id
+            ),
+        )
+        return answer
+
+    async def _lines(
+        self, session: Session, around: Surroundings, call: CommandCall, outputs: dict[str, str]
+    ) -> Answer:
+        """Run the shell lines of a command."""
+        agent, name = call.agent.name, call.command.name
+        prompt = Prompt(
+            self.engine,
+            session.id,
+            [lines_told(name)],
+            message_id=None,
+            agent=agent,
+            model=call.choice.model,
+        )
+        rulebook = around.agents.rulebook(agent, session=session.id)
+        work = partial(
+            run_lines,
+            lines=call.lines,
+            outputs=outputs,
+            asker=Permissions(rulebook, firm=FIRM.get(agent, ()), withheld=around.withheld),
+            is_protected=around.config.snapshot,
+            limit=limit_of(around.config),
+        )
+        with self._telling(session):
+            running = await self._running.start(session, prompt, work, takes_up=False)
+        return await self._answer(session, prompt.message.id, running)
+
+    async def _exists(self, session: Session, id: str | None) -> bool:
+        try:
+            return id is not None and bool(await session.message(id))
+        except MessageNotFound:
+            return False
 
     async def summarize(
         self, session: Session, *, model: MessageModel | str | None = None, auto: bool = False
@@ -382,9 +504,12 @@ class Agent:
 
     def _tell(self, session: Session, error: str) -> None:
         """Announce to subscribers what is wrong with a prompt."""
+        self._announce(session, SessionErrored(sessionID=session.id, error=unknown(error)))
+
+    def _announce(self, session: Session, event: EventProperties) -> None:
         info = session.info
         self.engine.events.announce(
-            SessionErrored(sessionID=info.id, error=unknown(error)),
+            event,
             session_id=info.id,
             project_id=info.projectID,
             directory=info.directory,

@@ -185,6 +185,10 @@ class Agents:
             raise AgentNotFound(name, self._visible())
         return self._agents[name]
 
+    def can_hand_over(self, name: str) -> bool:
+        """Whether an agent plans for another that is there to carry the plan out."""
+        return name == PLAN and BUILD in self._agents
+
     def rulebook(self, name: str | None = None, *, session: str | None = None) -> Rulebook:
         """What an agent may do in a session of this id, with the restrictions of untrusted project
         files."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kedge.agent.agents import Agents
+from kedge.agent.commands import Commands
 from kedge.config.values import Config
 from kedge.domain.agents import AgentInfo
 from kedge.domain.errors import InvalidInput
@@ -29,6 +30,7 @@ class Surroundings:
     config: Config
     catalog: Catalog
     agents: Agents
+    commands: Commands
     is_git: bool
     last_model: MessageModel | None
     """The model of the session's last prompt."""
@@ -167,6 +169,7 @@ class SurroundingsBook:
             config=config,
             catalog=self._catalog(directory, config),
             agents=Agents(config, data=self._engine.data),
+            commands=Commands(config),
             is_git=_is_git(worktree),
             last_model=last_model,
         )

@@ -1,6 +1,6 @@
 """The loop: repeats steps until the model has answered and no further prompt waits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,18 @@ from kedge.agent.output_limit import limit_of
 from kedge.agent.permissions import Permissions
 from kedge.agent.retry import Repeats
 from kedge.agent.settings import AgentSettings
+from kedge.agent.skills import offered, skills_of, system_block
 from kedge.agent.step import Answering, Means
 from kedge.agent.step_start import StepStart
 from kedge.agent.structured_output import WantedAnswer
 from kedge.agent.subagents import Subagents
 from kedge.agent.subtasks import run_subtasks
 from kedge.agent.system_prompt import LAST_STEP, PLAN, Checkouts, brief, environment, instructions
+from kedge.agent.tools.plan_exit import plan_exit
+from kedge.agent.tools.skill import skill
 from kedge.agent.tools.tool import Tool
 from kedge.domain.agents import AgentInfo
+from kedge.domain.commands import Skill
 from kedge.domain.errors import ModelNotFound
 from kedge.domain.messages import MessageModel, MessageWithParts, UserMessage
 from kedge.domain.permissions import Rulebook
@@ -138,6 +142,7 @@ class Loop:
             repeats=repeats,
             limit=limit_of(self.surroundings.config),
             folders=self.folders,
+            skills={each.name: each for each in self._skills(rulebook)},
             subagents=self.subagents,
         )
         model = MessageModel(
@@ -185,13 +190,22 @@ class Loop:
         switched = self.turn.message.tools
         return rulebook.plus(restrictions=[tool_switches(switched)]) if switched else rulebook
 
+    def _skills(self, rulebook: Rulebook) -> Sequence[Skill]:
+        """The skills that are not denied."""
+        return offered(skills_of(self.surroundings.config), rulebook)
+
     async def _offered(self, rulebook: Rulebook) -> dict[str, Tool]:
-        """The tools that are not wholly denied."""
+        """The tools that are not wholly denied, and of use."""
         own, _ = await self.turn.engine.asks.rules(self.turn.session.id)
         rules = rulebook.plus(own)
+        has_skills = bool(self._skills(rulebook))
         allowed = {
-            name: tool for name, tool in self.tools.items() if not rules.is_off(tool.permission)
+            name: tool
+            for name, tool in self.tools.items()
+            if not rules.is_off(tool.permission) and (tool is not skill or has_skills)
         }
+        if not self.surroundings.agents.can_hand_over(self.turn.agent):
+            allowed.pop(plan_exit.name, None)
         return self.subagents.offered(allowed, rules, self.surroundings.agents.list())
 
     async def _request(
@@ -215,7 +229,11 @@ class Loop:
         )
 
     async def _system(
-        self, agent: AgentInfo, info: ModelInfo, prompt: UserMessage, tools: Mapping[str, Tool]
+        self,
+        agent: AgentInfo,
+        info: ModelInfo,
+        prompt: UserMessage,
+        tools: Mapping[str, Tool],
     ) -> tuple[str, ...]:
         session, config = self.turn.session, self.surroundings.config
         directory, worktree = session.info.directory, session.worktree
@@ -229,6 +247,8 @@ class Loop:
         written = await instructions(config, directory, worktree, self.environ)
         self.folders.in_system = written.keys()
         told = [agent.prompt or brief(family_of(info), tools), place, *written.values()]
+        if skill.name in tools and (block := system_block(self._skills(self._rulebook(agent)))):
+            told.append(block)
         if agent.name == "plan":
             told.append(PLAN)
         if prompt.system:

@@ -5,7 +5,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from kedge.agent.tools.call import Asker, Call
 from kedge.agent.tools.tool import Output, Tool, ToolFailure
 from kedge.config.values import ToolOutputConfig
 from kedge.domain import wire
+from kedge.domain.commands import Skill
 from kedge.domain.errors import InvalidInput, KedgeError
 from kedge.domain.parts import FilePart
 from kedge.domain.sessions import Busy
@@ -105,6 +106,8 @@ class Means:
     folders: FolderInstructions
     """The instruction files of folders."""
     subagents: Subagents
+    skills: Mapping[str, Skill] = field(default_factory=dict)
+    """The skills that the model may read."""
 
 
 class Answering:
@@ -248,6 +251,7 @@ class Answering:
             means.asker,
             limit=means.limit,
             folders=means.folders,
+            skills=means.skills,
             subagents=means.subagents,
         )
         async with call:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from kedge._version import __version__
-from kedge.cli.commands import BY_NAME, COMMANDS, Command
+from kedge.cli.commands import BY_NAME, COMMANDS, OVERVIEW, Command
 from kedge.cli.exit_codes import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE
 
 TYPE_CHECKING = False
@@ -60,11 +60,14 @@ def _run(words: list[str]) -> int:
         return 0
     if first == "help":
         words = [words[1], "--help"]
-    command = BY_NAME.get(words[0]) if words else None
-    if command is None:
-        return _unknown(words)
+    if not words or words[0].startswith("-"):
+        command, rest = OVERVIEW, words
+    elif words[0] in BY_NAME:
+        command, rest = BY_NAME[words[0]], words[1:]
+    else:
+        return _unknown(words[0])
     module = module_of(command)
-    options = parser_of(command, module).parse_args(words[1:])
+    options = parser_of(command, module).parse_args(rest)
     code: int = module.run(options)
     return code
 
@@ -80,7 +83,7 @@ def parser_of(command: Command, module: "ModuleType") -> "argparse.ArgumentParse
     """The parser for the options of a command."""
     from kedge.cli.parser import Parser
 
-    made = Parser(prog=f"kedge {command.name}", description=module.ABOUT)
+    made = Parser(prog=f"kedge {command.name}".strip(), description=module.ABOUT)
     module.add(made)
     return made
 
@@ -99,18 +102,15 @@ def usage() -> str:
     return "\n".join([*lines, "", _MORE])
 
 
-def _unknown(words: list[str]) -> int:
+def _unknown(word: str) -> int:
     from difflib import get_close_matches
 
     from kedge.cli.screen import one_line
 
-    if not words:
-        print(usage(), end="", file=sys.stderr)
-        return USAGE
-    near = get_close_matches(words[0], BY_NAME, n=1)
+    near = get_close_matches(word, BY_NAME, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     print(
-        f"kedge: there is no command {one_line(words[0])}; {hint}`kedge --help` lists them",
+        f"kedge: there is no command {one_line(word)}; {hint}`kedge --help` lists them",
         file=sys.stderr,
     )
     return USAGE
@@ -120,8 +120,10 @@ def _report(error: Exception) -> int:
     """Tell what went wrong, unless it is a bug: then 0, and the traceback says where it is."""
     from kedge.cli.failure import Failure
     from kedge.cli.screen import one_line
-    from kedge.domain.errors import InternalError, KedgeError
+    from kedge.domain.errors import InternalError, KedgeError, SessionBusy
 
+    if isinstance(error, SessionBusy):
+        error = Failure(f"{error}; wait until it is done, or stop it with `kedge abort`")
     if not isinstance(error, Failure | KedgeError | OSError):
         return 0
     print(f"kedge: {one_line(str(error))}", file=sys.stderr)

@@ -9,7 +9,7 @@ from kedge.cli.consent import refuse_agents
 from kedge.cli.failure import Failure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_consent, carry_out
-from kedge.cli.selection import add_session, find_session
+from kedge.cli.selection import add_session, check_idle, find_session
 from kedge.cli.turns import announce_turn
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ ABOUT = """\
 Bring back the turn that was undone last, with its messages and its changes to files. Again, and the
 next one comes back. What people changed meanwhile stays.
 """
+
+NOTHING = Failure("nothing is undone in this session; `kedge tails` lists what prompts made final")
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -38,10 +40,9 @@ async def _redo(options: argparse.Namespace) -> int:
     async with open_engine(options) as engine:
         await refuse_agents(engine.processes, "kedge redo")
         session = await find_session(engine, options.session)
+        await check_idle(session)
         if session.info.revert is None:
-            raise Failure(
-                "nothing is undone in this session; `kedge tails` has what a prompt made final"
-            )
+            raise NOTHING
         await announce_turn(session, session.info.revert.messageID, "redo")
         act = partial(_forth, session, await session.turn_to_redo())
         return await carry_out(

@@ -97,7 +97,7 @@ def safe(text: str) -> str:
     """A text with its lines, and everything else that is not shown as escapes."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each if each in "\n\t" else _shown(each) for each in text.replace("\r\n", "\n"))
+    return "".join(each if each in "\n\t" else _shown(each) for each in text if each != "\r")
 
 
 @lru_cache(maxsize=512)

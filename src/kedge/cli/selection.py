@@ -21,7 +21,7 @@ SHORT = 8
 _CANDIDATES = 8
 
 
-def add_session(command: argparse.ArgumentParser, *, option: bool = False) -> None:
+def add_session(command: argparse._ActionsContainer, *, option: bool = False) -> None:
     """Add the argument for `find_session`."""
     told = "id or beginning of an id, or `last` (default: the last session used here)"
     if option:
@@ -52,6 +52,15 @@ async def _last(engine: "Engine") -> "Session":
             " begins one, `kedge sessions --all` lists those of other projects"
         )
     return page.sessions[0]
+
+
+async def check_idle(session: "Session") -> None:
+    """Refuse a session that runs: a person should know before they say yes to something."""
+    from kedge.domain.errors import SessionBusy
+    from kedge.domain.sessions import Idle
+
+    if not isinstance(await session.status(), Idle):
+        raise SessionBusy(session.id)
 
 
 def ambiguous(name: str, infos: Sequence["SessionInfo"]) -> str:

@@ -177,7 +177,11 @@ async def _search(engine: "Engine", screen: Screen, options: argparse.Namespace)
 
 
 def _excerpt(hit: "SearchHit") -> Cell:
-    return Cell("in its title", DIM, "") if hit.messageID is None else Cell(hit.excerpt)
+    return (
+        Cell("in its title", DIM, "")
+        if hit.messageID is None
+        else Cell(" ".join(hit.excerpt.split()))
+    )
 
 
 async def _deleted(engine: "Engine", screen: Screen, options: argparse.Namespace) -> None:

@@ -60,6 +60,8 @@ class Table:
                 )
                 screen.line("\t".join(map(one_line, values)))
             return
+        if not self._rows:
+            return
         rows = [[(one_line(cell.text), one_line(cell.rest)) for cell in row] for row in self._rows]
         widths = self._widths(rows, screen.width - len(indent))
         if any(column.title for column in self._columns):
@@ -75,12 +77,16 @@ class Table:
             max([cells(column.title), *(cells("".join(row[n])) for row in rows)])
             for n, column in enumerate(self._columns)
         ]
-        excess = sum(widths) + _GAP * (len(widths) - 1) - room
-        for n, column in enumerate(self._columns):
-            if column.gives_way and excess > 0:
-                given = min(excess, max(0, widths[n] - _LEAST))
-                widths[n] -= given
-                excess -= given
+        yielding = [n for n, column in enumerate(self._columns) if column.gives_way]
+        excess = sum(min(width, room) for width in widths) + _GAP * (len(widths) - 1) - room
+        widths = [min(width, room) for width in widths]
+        while excess > 0 and yielding:
+            # The widest gives way first, so that no column is lost for another one.
+            widest = max(yielding, key=widths.__getitem__)
+            if widths[widest] <= _LEAST:
+                break
+            widths[widest] -= 1
+            excess -= 1
         return widths
 
     def _line(

@@ -9,7 +9,7 @@ from kedge.cli.consent import refuse_agents
 from kedge.cli.failure import Failure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import about_paths, add_choice, add_consent, carry_out, chosen_paths
-from kedge.cli.selection import add_session, find_session
+from kedge.cli.selection import add_session, check_idle, find_session
 from kedge.cli.turns import announce_turn
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ async def _undo(options: argparse.Namespace) -> int:
     async with open_engine(options) as engine:
         await refuse_agents(engine.processes, "kedge undo")
         session = await find_session(engine, options.session)
+        await check_idle(session)
         prompt = await session.turn_to_undo()
         if prompt is None:
             raise Failure(

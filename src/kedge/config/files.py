@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from kedge.config.definitions import Definition, DefinitionFolder, definitions
+from kedge.config.display import dotted
 from kedge.config.file_reader import is_irregular, lies_below
 from kedge.config.jsonc import KeyPath
 from kedge.config.sources import Candidate, ConfigSource, open_source
@@ -83,6 +85,10 @@ _OF_A_FOLDER = (
 )
 
 
+SKILL = "skill"
+"""The key of skills in the value of a file: they are read from Markdown files alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedFile:
     """A configuration file, reduced to what counts of it."""
@@ -100,6 +106,8 @@ class LoadedFile:
     """The folder that a project's file applies to: untrusted, it can refer to files in it only."""
     strays: bool = False
     """It is a link out of its project and was not read."""
+    problem: str | None = None
+    """Why a Markdown file defines nothing."""
     irregular: bool = False
     """It is a pipe, a folder or a device and was not read: it contains no rules."""
     ignored: tuple[KeyPath, ...] = ()
@@ -120,7 +128,7 @@ class LoadedFile:
     @property
     def was_read(self) -> bool:
         """Whether the path is a file of its project."""
-        return not (self.strays or self.irregular)
+        return not (self.strays or self.irregular or self.problem)
 
 
 def nobody(path: str, digest: str) -> bool:
@@ -142,25 +150,34 @@ def load_files(
     complain: Complain = refuse,
 ) -> list[LoadedFile]:
     """The existing files in order of precedence: the last wins."""
-    places = candidates(os.path.realpath(directory), os.path.realpath(worktree), environ)
-    first = list(_loaded_of(places, environ, is_trusted, complain))
+    folder, root = os.path.realpath(directory), os.path.realpath(worktree)
+    first = list(_loaded_of(candidates(folder, root, environ), environ, is_trusted, complain))
+    trusted = merged(file for file in first if file.trusted)
+    first += _skills_elsewhere(trusted, folder, root, environ, is_trusted)
     trusted = merged(file for file in first if file.trusted)
     return [file if file.trusted else _limited(file, trusted) for file in first]
 
 
 def load_own_files(*, environ: Mapping[str, str], complain: Complain = refuse) -> list[LoadedFile]:
     """The user's own files, which apply to every directory."""
-    places = (Candidate(path, None) for path in own_places(environ))
+    places: list[Place] = [Candidate(path, None) for path in own_places(environ)]
+    places += own_folders(environ)
     return list(_loaded_of(places, environ, nobody, complain))
 
 
+Place: TypeAlias = Candidate | DefinitionFolder
+
+
 def _loaded_of(
-    places: Iterable[Candidate],
+    places: Iterable[Place],
     environ: Mapping[str, str],
     is_trusted: TrustCheck,
     complain: Complain,
 ) -> Iterator[LoadedFile]:
     for place in places:
+        if isinstance(place, DefinitionFolder):
+            yield from (_defined(found, environ, is_trusted) for found in definitions(place))
+            continue
         try:
             file = _loaded(place, environ, is_trusted)
         except ConfigInvalid as problem:
@@ -194,17 +211,64 @@ def own_places(environ: Mapping[str, str]) -> list[str]:
     return [os.path.join(config_home_of(environ), name) for name in _OF_THE_USER]
 
 
-def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[Candidate]:
+def own_folders(environ: Mapping[str, str]) -> list[DefinitionFolder]:
+    """The possible folders of the user's own definitions, in order of precedence."""
+    home, config = home_of(environ), config_home_of(environ)
+    named = environ.get("OPENCODE_CONFIG_DIR", "")
+    places = [os.path.join(config, name) for name in ("opencode", "kedge")]
+    places += [os.path.join(home, ".opencode"), *([named] if os.path.isabs(named) else [])]
+    skills = [os.path.join(home, name, "skills") for name in _skill_folders(environ)]
+    return [
+        *(DefinitionFolder(path=path, is_of_skills=True) for path in skills),
+        *(DefinitionFolder(path=path) for path in dict.fromkeys(places)),
+    ]
+
+
+def _skill_folders(environ: Mapping[str, str]) -> list[str]:
+    """Folders of other programs whose skills count too."""
+
+    def is_off(*names: str) -> bool:
+        return any(environ.get(f"OPENCODE_DISABLE_{name}") in ("1", "true") for name in names)
+
+    if is_off("EXTERNAL_SKILLS"):
+        return []
+    return [".agents"] if is_off("CLAUDE_CODE", "CLAUDE_CODE_SKILLS") else [".claude", ".agents"]
+
+
+def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[Place]:
     """The possible paths of files, in order of precedence."""
     own = own_places(environ)
     yield from (Candidate(path, None) for path in own)
+    own_definitions = own_folders(environ)
+    yield from own_definitions
+    known = {os.path.realpath(each.path) for each in own_definitions}
     folders = _folders(directory, worktree)
     for place in folders:
+        skills = [os.path.join(place, name, "skills") for name in _skill_folders(environ)]
+        for path in skills:
+            if os.path.realpath(path) not in known:
+                yield DefinitionFolder(path=path, root=folders[0], reach=place, is_of_skills=True)
         for name in _OF_A_FOLDER:
             path = os.path.join(place, name)
             # A user who works on their own configuration has it in both places.
             if path not in own:
                 yield Candidate(path, folders[0], place)
+        path = os.path.join(place, ".opencode")
+        if os.path.realpath(path) not in known:
+            yield DefinitionFolder(path=path, root=folders[0], reach=place)
+
+
+def _skills_elsewhere(
+    trusted: Json, directory: str, worktree: str, environ: Mapping[str, str], is_trusted: TrustCheck
+) -> Iterator[LoadedFile]:
+    """The skills in the folders that trusted files name."""
+    for given in trusted.get("skills", {}).get("paths", []):
+        path = home_of(environ) + given[1:] if given.startswith("~/") else given
+        path = os.path.join(directory, path)
+        is_inside = lies_below(path, worktree)
+        root = worktree if is_inside else None
+        folder = DefinitionFolder(path=path, root=root, reach=root, is_of_skills=True)
+        yield from (_defined(found, environ, is_trusted) for found in definitions(folder))
 
 
 def _folders(directory: str, worktree: str) -> list[str]:
@@ -260,7 +324,7 @@ def _looked_at(
         reach=source.reach,
         digest=digest,
         trusted=trusted,
-        value=normal(value),
+        value=_without(normal(value), {(SKILL,)}),
         written=source.value,
         ignored=tuple(substitution.ignored),
         odd=tuple(odd),
@@ -268,7 +332,44 @@ def _looked_at(
     )
 
 
+def _defined(found: Definition, environ: Mapping[str, str], is_trusted: TrustCheck) -> LoadedFile:
+    """A Markdown file, as a configuration file that says no more than it."""
+    root = found.folder.root
+    file = LoadedFile(
+        path=found.path,
+        root=root,
+        reach=found.folder.reach,
+        digest=found.digest,
+        trusted=root is None,
+        value={},
+        written={},
+        strays=found.strays,
+        problem=found.problem,
+    )
+    value: Json = {found.kind: {found.name: found.value}}
+    try:
+        odd = () if found.problem else check(value)
+        check_models(value)
+    except Mistake as mistake:
+        why = f"{dotted(mistake.path[2:])}: {mistake}" if mistake.path[2:] else str(mistake)
+        file = replace(file, problem=why)
+        odd = ()
+    if file.problem:
+        # It may have forbidden something, so its agent asks until it can be read.
+        is_agent = found.kind == "agent" and found.name
+        return replace(file, agents={found.name: {"*": "ask"}} if is_agent else None)
+    return replace(
+        file,
+        trusted=root is None or is_trusted(found.path, found.digest),
+        value=normal(_without(value, set(odd))),
+        written=value,
+        odd=tuple(odd),
+    )
+
+
 def _limited(file: LoadedFile, trusted: Json) -> LoadedFile:
+    if file.problem or not file.was_read:
+        return file
     assert file.reach is not None
     left: AllowedConfig = limited(file.value, trusted, file.reach)
     return replace(

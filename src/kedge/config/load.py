@@ -8,6 +8,7 @@ import msgspec
 
 from kedge.config.display import dotted, printable
 from kedge.config.files import (
+    SKILL,
     Complain,
     LoadedFile,
     TrustCheck,
@@ -18,7 +19,14 @@ from kedge.config.files import (
     nobody,
 )
 from kedge.config.instructions import stays_inside
-from kedge.config.values import AgentConfig, Config, Instruction, Ruleset
+from kedge.config.values import (
+    AgentConfig,
+    Config,
+    Instruction,
+    Ruleset,
+    SkillConfig,
+    UntrustedSetting,
+)
 from kedge.domain.errors import ConfigInvalid
 from kedge.domain.permissions import PermissionRule
 
@@ -46,8 +54,8 @@ def _expand(pattern: str, home: str) -> str:
 
 
 _MOST = 20
-TO_TRUST = "until you have looked at the file and run `kedge trust`"
-"""The end of a notice about something that counts only if the file is trusted."""
+_MOST_OF_ALL = 60
+_TO_TRUST = "until you have looked at the file and run `kedge trust`"
 
 
 def notices(file: LoadedFile) -> list[str]:
@@ -55,25 +63,37 @@ def notices(file: LoadedFile) -> list[str]:
     path = printable(file.path)
     if file.strays:
         return [f"{path} is ignored: it is a link out of the project; put a copy in its place"]
+    if file.problem:
+        until = [f"the agent {name} asks before each call until then" for name in file.agents or ()]
+        return ["; ".join([f"{path} is ignored: {printable(file.problem)}", *until])]
     if file.irregular:
         return [f"{path} is ignored: it is not a regular file"]
-    ignored = [f"{dotted(key)} is ignored {TO_TRUST}" for key in dict.fromkeys(file.ignored)]
-    allowing = [
-        f"{dotted(key)} only makes an exception from the file's own rules {TO_TRUST}"
-        for key in file.allowing
-    ]
     odd = [f"{dotted(key)} is ignored: kedge does not know its value" for key in file.odd]
-    found = [*ignored, *allowing, *odd]
+    if file.value.get("skills", {}).get("urls"):
+        odd.append("skills.urls is ignored: kedge reads skills from folders; put a copy in one")
+    found = [*(each.notice for each in untrusted(file)), *(f"{path}: {line}" for line in odd)]
     if len(found) > _MOST:
-        found = [*found[:_MOST], f"and {len(found) - _MOST} more like these"]
-    return [f"{path}: {line}" for line in found]
+        found = [*found[:_MOST], f"{path}: and {len(found) - _MOST} more like these"]
+    return found
+
+
+def untrusted(file: LoadedFile) -> list[UntrustedSetting]:
+    """The settings of a file that do not count, or not fully, until it is trusted."""
+    path = printable(file.path)
+    exception = "only makes an exception from the file's own rules"
+    found = [(key, "is ignored") for key in dict.fromkeys(file.ignored)]
+    found += [(key, exception) for key in file.allowing]
+    return [
+        UntrustedSetting(key=key, notice=f"{path}: {dotted(key)} {what} {_TO_TRUST}")
+        for key, what in found
+    ]
 
 
 Json = dict[str, Any]
 
 _NOT_WRITTEN = {
     *("permission", "restrictions", "agent", "instructions", "notices", "files", "raw"),
-    "key_variables",
+    *("key_variables", "untrusted", SKILL),
 }
 """Fields that are computed here, even if a file has keys with their names."""
 _OF_AGENTS = {field.name for field in msgspec.structs.fields(AgentConfig)}
@@ -133,18 +153,33 @@ def _readable(files: Callable[[Complain], list[LoadedFile]], home: str) -> Confi
 def config_of(files: list[LoadedFile], home: str) -> Config:
     """The configuration that files add up to."""
     raw = merged(files)
+    raw.pop(SKILL, None)
     known = {name: value for name, value in raw.items() if name not in _NOT_WRITTEN}
     return msgspec.structs.replace(
         msgspec.convert(known, Config),
         permission=rules(raw.get("permission", {}), home),
         restrictions=tuple(rules(file.permission, home) for file in files if file.permission),
         agent=_agents(raw.get("agent", {}), files, home),
+        skill={
+            name: msgspec.convert(value, SkillConfig)
+            for file in files
+            for name, value in file.value.get(SKILL, {}).items()
+        },
         instructions=_instructions(files, home),
         key_variables=tuple(dict.fromkeys(name for file in files for name in file.key_variables)),
-        notices=tuple(notice for file in files for notice in notices(file)),
+        notices=_notices(files),
+        untrusted=tuple(each for file in files for each in untrusted(file)),
         files=tuple(file.path for file in files if file.was_read),
         raw=raw,
     )
+
+
+def _notices(files: list[LoadedFile]) -> tuple[str, ...]:
+    told = [notice for file in files for notice in notices(file)]
+    left = len(told) - _MOST_OF_ALL
+    if left <= 0:
+        return tuple(told)
+    return (*told[:_MOST_OF_ALL], f"and {left} more like these: `kedge trust` shows all")
 
 
 def _agents(raw: Json, files: list[LoadedFile], home: str) -> dict[str, AgentConfig]:

@@ -47,7 +47,8 @@ def check_models(value: Mapping[str, Any]) -> None:
     named: list[tuple[KeyPath, str]] = [
         ((key,), value[key]) for key in ("model", "small_model") if value.get(key)
     ]
-    for path, agent in _agents(value):
+    commands = ((("command", name), each) for name, each in value.get("command", {}).items())
+    for path, agent in (*_agents(value), *commands):
         if "model" in agent:
             named.append(((*path, "model"), agent["model"]))
     for path, text in named:
@@ -218,6 +219,20 @@ _AGENT = _record(
         "options": _table(_anything),
     }
 )
+
+
+def _command(value: object, path: KeyPath, odd: list[KeyPath]) -> None:
+    _COMMAND(value, path, odd)
+    if isinstance(value, dict) and not str(value.get("template", "")).strip():
+        raise Mistake(path, "expected a `template`, the text of the prompt")
+
+
+_COMMAND = _record(
+    {
+        **dict.fromkeys(("template", "description", "agent", "model", "variant"), _text),
+        "subtask": _flag,
+    }
+)
 _FILE = _record(
     {
         **dict.fromkeys(("model", "small_model", "default_agent", "username", "shell"), _text),
@@ -228,6 +243,8 @@ _FILE = _record(
         "subagent_timeout": _time,
         "experimental": _record({"primary_tools": _TEXTS}),
         **dict.fromkeys(("agent", "mode"), _table(_AGENT)),
+        "command": _table(_command),
+        "skills": _record(dict.fromkeys(("paths", "urls"), _TEXTS)),
         "provider": _table(_PROVIDER),
         "permission": _permission,
         "tools": _table(_flag),

@@ -109,6 +109,26 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class CommandConfig(Section, frozen=True, kw_only=True):
+    """A named prompt with places for arguments."""
+
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool | None = None
+    """Whether it runs in a session of its own; by default, if its agent is a `subagent`."""
+
+
+class SkillConfig(Section, frozen=True, kw_only=True):
+    """Instructions for a kind of work, which a model reads when it needs them."""
+
+    description: str | None = None
+    location: str
+    """The file that it comes from."""
+    content: str
+
+
 class ToolOutputConfig(Section, frozen=True, kw_only=True):
     """How much of a tool's output is stored and sent; the rest goes to a file."""
 
@@ -144,6 +164,14 @@ class Instruction(Section, frozen=True, kw_only=True):
     """Whether it comes from a trusted file."""
 
 
+class UntrustedSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of an untrusted file that does not count, or not fully."""
+
+    key: tuple[str | int, ...]
+    notice: str
+    """For people to read: the file, the setting, and how to make it count."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The merged configuration of one directory."""
 
@@ -160,6 +188,8 @@ class Config(Section, frozen=True, kw_only=True):
     can only make the result of `permission` and all other rules stricter: `allow`, like no match,
     changes nothing, `ask` turns an allow into an ask, `deny` denies."""
     agent: dict[str, AgentConfig] = {}
+    command: dict[str, CommandConfig] = {}
+    skill: dict[str, SkillConfig] = {}
     tools: dict[str, bool] = {}
     """As written; `permission` and `restrictions` already include it."""
     instructions: tuple[Instruction, ...] = ()
@@ -179,6 +209,8 @@ class Config(Section, frozen=True, kw_only=True):
     """Variables from which the providers of trusted files take values."""
     notices: tuple[str, ...] = ()
     """What was ignored, and why, for people to read."""
+    untrusted: tuple[UntrustedSetting, ...] = ()
+    """The settings of untrusted files that do not count, or not fully."""
     files: tuple[str, ...] = ()
     """The files that were read, in order of precedence: the last wins."""
     raw: dict[str, Any] = {}

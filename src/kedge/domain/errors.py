@@ -12,6 +12,7 @@ from kedge.domain.text import mend_text
 
 # The wire cuts messages at this length; an error must never repeat a caller's whole input.
 MESSAGE_LIMIT = 1024
+_MOST_NAMED = 20
 
 
 class KedgeError(Exception):
@@ -95,6 +96,14 @@ class InvalidPath(InvalidInput):
 
 class SearchFailed(InvalidInput):
     """The search cannot be made as it was asked for."""
+
+
+def _similar(id: str, known: Sequence[str]) -> str:
+    """What there is instead, the nearest name first."""
+    near = difflib.get_close_matches(str(id)[:100], known, n=1)
+    meant = f"did you mean {near[0]}? There are" if near else "there are"
+    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    return f"{meant} {', '.join(known[:_MOST_NAMED])}{more}" if known else ""
 
 
 class NotFound(CallerError):
@@ -194,9 +203,14 @@ class AgentNotFound(NotFound):
     """There is no such agent."""
 
     def __init__(self, id: str, known: Sequence[str] = ()) -> None:
-        near = difflib.get_close_matches(str(id)[:100], known, n=1)
-        meant = f"did you mean {near[0]}? There are" if near else "there are"
-        super().__init__("Agent", id, f"{meant} {', '.join(known)}" if known else "")
+        super().__init__("Agent", id, _similar(id, known))
+
+
+class CommandNotFound(NotFound):
+    """There is no such command."""
+
+    def __init__(self, id: str, known: Sequence[str] = ()) -> None:
+        super().__init__("Command", id, _similar(id, known))
 
 
 class SnapshotNotFound(NotFound):

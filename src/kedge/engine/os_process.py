@@ -77,14 +77,12 @@ def forget_engine(owner: Owner) -> None:
 
 def process_start(pid: int) -> str | None:
     """When a process started, in a form to compare; None if it is gone."""
-    if Path("/proc/self/stat").exists():
+    if _has_proc():
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+            fields = _stat_fields(pid)
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             # The processes of other users may be hidden, but not that they exist.
             return UNKNOWN if _exists(pid) else None
-        # The program's name is in parentheses and may itself hold spaces and parentheses.
-        fields = stat.rpartition(")")[2].split()
         return None if fields[0] in ("Z", "X") else fields[19]
     return _said("ps", "-o", "lstart=", "-p", str(pid)) or None
 
@@ -212,15 +210,19 @@ def _read(pid: int) -> Seen | None:
 
 def _stat(pid: int) -> Seen | None:
     try:
-        stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
+        state, parent, group, session, *rest = _stat_fields(pid)
     except OSError:
         # It ended while the list was read, or is hidden.
         return None
-    # The program's name is in parentheses and may itself hold spaces and parentheses.
-    state, parent, group, session, *rest = stat.rpartition(")")[2].split()
     # A process of which only the first thread has ended looks the same, and goes on with others.
     has_ended = state in ("Z", "X") and int(rest[13]) <= 1
     return Seen(pid, int(parent), int(group), int(session), int(rest[15]), has_ended)
+
+
+def _stat_fields(pid: int) -> list[str]:
+    stat = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
+    # The program's name is in parentheses and may itself hold spaces and parentheses.
+    return stat.rpartition(")")[2].split()
 
 
 def _from_ps(*which: str) -> Iterator[Seen]:

@@ -65,6 +65,15 @@ class Projects:
             raise ProjectNotFound(id)
         return changed
 
+    async def set_initialized(self, id: str) -> Project:
+        """Record that the instructions for agents in a project were written just now."""
+        now = self._clock.now()
+        script = partial(update_project, _checked(id), now, initialized=now)
+        changed = await self._store.write(script)
+        if changed is None:
+            raise ProjectNotFound(id)
+        return changed
+
 
 def _checked(id: str) -> str:
     # PostgreSQL has no text with NUL in it, so no project has such an id.

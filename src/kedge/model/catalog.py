@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kedge.config.display import dotted
-from kedge.config.load import TO_TRUST
 from kedge.config.values import Config, ProviderConfig
 from kedge.domain.errors import ModelNotFound
 from kedge.domain.providers import Limits, ModelApi, ModelInfo, ProviderInfo, model_info
@@ -353,11 +351,10 @@ class Catalog:
 
     def _untrusted(self, provider_id: str) -> tuple[str, ...]:
         """The notices about what untrusted files say about a provider."""
-        of_it = f": {dotted(('provider', provider_id))}."
         return tuple(
-            notice
-            for notice in self._config.notices
-            if of_it in notice and f"{of_it}models." not in notice and notice.endswith(TO_TRUST)
+            each.notice
+            for each in self._config.untrusted
+            if each.key[:2] == ("provider", provider_id) and each.key[2:3] not in ((), ("models",))
         )
 
     def _listed_price(self, info: ModelInfo) -> tuple[str, str] | None:

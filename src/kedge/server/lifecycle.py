@@ -24,6 +24,8 @@ from kedge.engine.settings import Settings
 from kedge.server.app import Application, StartupGate
 from kedge.server.granian import http_server, listening_socket, url_of
 from kedge.server.grants import adopting
+from kedge.server.overview import local_url
+from kedge.server.registry import registered, this_server
 from kedge.server.requests import Backend
 from kedge.server.responses import Message, Receive, Send
 from kedge.server.routes import ALL
@@ -134,6 +136,13 @@ async def serving(
         recovering = asyncio.create_task(_trying(engine.recovery.recover))
         parts.callback(recovering.cancel)
         door.open(Application(ALL, backend))
+        known = this_server(
+            local_url(url, chosen.hostname),
+            engine.store.location,
+            chosen.root,
+            has_password=bool(chosen.password),
+        )
+        parts.enter_context(registered(engine.data, known))
         yield Running(url, backend)
 
 

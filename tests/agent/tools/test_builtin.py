@@ -20,8 +20,10 @@ ARGUMENTS = {
     "glob": (["pattern"], ["path"]),
     "grep": (["pattern"], ["path", "include"]),
     "todowrite": (["todos"], []),
+    "plan_exit": ([], []),
     "webfetch": (["url"], ["format", "timeout"]),
     "question": (["questions"], []),
+    "skill": (["name"], []),
 }
 
 
@@ -47,6 +49,13 @@ def test_what_a_model_is_told(tool: Tool) -> None:
 
 
 TAUGHT = {
+    "skill": {
+        "what for": "instructions for a kind of work",
+        "where they are listed": "system prompt",
+        "when": "before you begin",
+        "what is beside it": "other files",
+        "who decides": "person",
+    },
     "read": {
         "what for": "Reads a file",
         "limits": r"2,000 lines.*50 KiB.*2,000 characters",
@@ -115,6 +124,12 @@ TAUGHT = {
         "background": "&`",
         "git": "commit.*only when asked",
         "example": "Example",
+    },
+    "plan_exit": {
+        "what for": "Asks the person whether the plan",
+        "when": "written it in your answer",
+        "when not": "Do not call it",
+        "who goes on": "hands over to the build agent",
     },
     "webfetch": {
         "what for": "Fetches a page of the web",

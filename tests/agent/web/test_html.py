@@ -28,6 +28,11 @@ def md(page: str) -> str:
         ("<a href='../x?a=1&amp;b=2'>to x</a>", "[to x](https://a.example/x?a=1&b=2)"),
         ("<a href='#part'>part</a> <a href='javascript:x()'>run</a>", "part run"),
         ("<a href='x (1).html'>a</a>", "[a](https://a.example/docs/x%20%281%29.html)"),
+        (
+            "<a href=x><h3>Title</h3><p>text</p></a><p>b",
+            "[Title text](https://a.example/docs/x)\n\nb",
+        ),
+        ("<a name=top><p>a</p><p>b</p>", "a\n\nb"),
         ("<ul><li>a<li>b<ul><li>c</ul></ul>", "- a\n- b\n  - c"),
         ("<ol start=3><li>a</li><li><p>b</p><p>c</p></li></ol>", "3. a\n4. b\n\n   c"),
         ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n>\n> b\n\nc"),

@@ -3,6 +3,7 @@
 // Its last line says how it went; before, it may ask for a restart of the server.
 import { asks } from "./asks.mjs"
 import { giveUpAfter, tell } from "./checks.mjs"
+import { data } from "./data.mjs"
 import { edits } from "./edits.mjs"
 import { mistakes } from "./mistakes.mjs"
 import { sessions } from "./sessions.mjs"
@@ -16,7 +17,7 @@ const { connect } = await import(`./${entry}.mjs`)
 const api = connect(url, directory)
 const at = { url, directory, connect, isKedge: server === "kedge" }
 
-for (const chapter of [settings, sessions, turns, edits, asks, mistakes, streams]) {
+for (const chapter of [settings, sessions, turns, edits, asks, data, mistakes, streams]) {
   await chapter(api, at)
 }
 tell()

@@ -79,6 +79,19 @@ def test_a_split_index_is_read_whole(tmp_path: Path) -> None:
     }
 
 
+def test_files_beyond_a_sparse_checkout(tmp_path: Path) -> None:
+    """A file that was left out is not a removed one; one that is there is compared, as by git."""
+    folder = origin(tmp_path)
+    git(folder, "sparse-checkout", "set", "--no-cone", "/changed")
+    assert not (folder / "kept").exists()
+    assert seen(changes(str(folder))) == {}
+    put(folder, kept="put back\n", changed="1\n")
+    assert seen(changes(str(folder))) == {
+        "changed": ("modified", 0, 1, None),
+        "kept": ("modified", 1, 1, None),
+    }
+
+
 def test_contents_that_were_never_fetched(tmp_path: Path) -> None:
     """They are marked; what else changed has its lines and patches."""
     clone = partial_clone(tmp_path, "blob:none")

@@ -22,7 +22,7 @@ from kedge.model.port import (
 
 NAMES = (
     *("read", "write", "edit", "apply_patch", "bash", "glob", "grep", "todowrite", "question"),
-    *("webfetch", ANSWER_TOOL),
+    *("webfetch", "plan_exit", ANSWER_TOOL),
 )
 TOOLS = tuple(ToolSpec(name=name, description=name, parameters={}) for name in NAMES)
 Turn = UserTurn | AssistantTurn

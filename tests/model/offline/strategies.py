@@ -25,19 +25,21 @@ options = st.builds(c.Option, labels, st.just("") | labels)
 
 calling: st.SearchStrategy[c.Calling] = st.one_of(
     st.builds(c.Write, names, texts),
-    st.builds(c.Edit, names, texts, texts, st.booleans()),
+    st.builds(c.EditFile, names, texts, texts, st.booleans()),
     st.builds(c.Delete, names),
     st.builds(c.Read, names),
     st.builds(c.Read, names, numbers, st.none() | numbers),
     st.builds(c.Bash, texts),
     st.builds(c.Glob, texts, st.none() | texts),
+    st.builds(c.Skill, texts),
     st.builds(c.Grep, texts),
     st.builds(c.Task, texts.filter(bool), texts, st.booleans(), st.booleans()),
     st.builds(c.Grep, texts, texts, st.none() | texts),
-    st.builds(c.Patch, texts),
-    st.builds(c.Todo, st.lists(todo_items, max_size=4).map(tuple)),
+    st.builds(c.ApplyPatch, texts),
+    st.builds(c.WriteTodos, st.lists(todo_items, max_size=4).map(tuple)),
     st.builds(c.Ask, items, st.lists(options, min_size=1, max_size=3).map(tuple), st.booleans()),
     st.builds(c.Fetch, texts, st.none() | texts),
+    st.just(c.PlanExit()),
     st.builds(c.Structured, st.none() | texts),
     st.builds(c.CallTool, texts.filter(bool), texts | st.just('{"a": [1, null]}')),
 )
@@ -48,7 +50,7 @@ speaking: st.SearchStrategy[c.Speaking] = st.one_of(
     st.builds(c.Huge, st.integers(0, 20_000)),
 )
 passing: st.SearchStrategy[c.Command] = st.one_of(
-    st.builds(c.Wait, milliseconds), st.builds(c.Finish, st.sampled_from(REASONS))
+    st.builds(c.Wait, milliseconds), st.builds(c.FinishWith, st.sampled_from(REASONS))
 )
 failing = st.builds(
     c.Fail, st.sampled_from(FAULTS), st.none() | st.integers(1, 3), st.none() | milliseconds

@@ -41,6 +41,7 @@ from tests.model.offline.requests import NAMES, TOOLS, ask, events, in_short, re
         ("grep x src *.py", "grep", {"pattern": "x", "path": "src", "include": "*.py"}),
         ("patch <<END\nP\nEND", "apply_patch", {"patchText": "P"}),
         ("todo", "todowrite", {"todos": []}),
+        ("plan_exit", "plan_exit", {}),
         ("webfetch http://a.example/", "webfetch", {"url": "http://a.example/"}),
         ("webfetch a.example text", "webfetch", {"url": "a.example", "format": "text"}),
         ('structured {"a": 1}', "StructuredOutput", {"a": 1}),
@@ -126,6 +127,7 @@ async def test_a_tool_that_is_not_offered(missing: str) -> None:
         "todowrite": "todo a",
         "question": "ask a | b",
         "webfetch": "webfetch a",
+        "plan_exit": "plan_exit",
         "StructuredOutput": "structured",
     }
     tools = [tool for tool in TOOLS if tool.name != missing]

@@ -40,8 +40,8 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ('write a.txt ""', c.Write("a.txt", "")),
         ('write "Make file" all:', c.Write("Make file", "all:\n")),
         ("write ./Makefile all:", c.Write("./Makefile", "all:\n")),
-        ("edit a.txt old new", c.Edit("a.txt", "old", "new")),
-        ('edit a.txt "old one" "new\\none" all', c.Edit("a.txt", "old one", "new\none", True)),
+        ("edit a.txt old new", c.EditFile("a.txt", "old", "new")),
+        ('edit a.txt "old one" "new\\none" all', c.EditFile("a.txt", "old one", "new\none", True)),
         ("delete src/a", c.Delete("src/a")),
         ("read .", c.Read(".")),
         ("read a.txt 10", c.Read("a.txt", 10)),
@@ -49,6 +49,7 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ("bash cat <<EOF | wc", c.Bash("cat <<EOF | wc")),
         ("glob **/*.py", c.Glob("**/*.py")),
         ("glob *.py src", c.Glob("*.py", "src")),
+        ('skill "git/pr"', c.Skill("git/pr")),
         ('grep "two words" src *.py', c.Grep("two words", "src", "*.py")),
         ("task general write a.txt hi", c.Task("general", "write a.txt hi")),
         ("task explore again ls", c.Task("explore", "ls", again=True)),
@@ -59,10 +60,10 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ),
         ('task x "again"', c.Task("x", "again")),
         ("task x again", c.Task("x", "again")),
-        ("todo", c.Todo()),
+        ("todo", c.WriteTodos()),
         (
             "todo a | [x] b | [~] c !high | [-] d !low | [?] e",
-            c.Todo(
+            c.WriteTodos(
                 (
                     c.TodoItem("a"),
                     c.TodoItem("b", "completed"),
@@ -86,7 +87,7 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ("huge 64KB", c.Huge(64_000)),
         ("wait 1.5s", c.Wait(1500)),
         ("wait 20ms", c.Wait(20)),
-        ("finish length", c.Finish("length")),
+        ("finish length", c.FinishWith("length")),
         ("fail auth", c.Fail("auth")),
         ("fail overloaded 2", c.Fail("overloaded", 2)),
         ("fail rate-limit 2 after 1s", c.Fail("rate-limit", 2, 1000)),
@@ -145,10 +146,10 @@ patch <<END
 END"""
     assert commands_of(prompt) == [
         c.Write("a.py", '# not a comment\n\n  print("<<OTHER")\n'),
-        c.Edit("a.py", "x\ny", "", all=True),
+        c.EditFile("a.py", "x\ny", "", all=True),
         c.Say("one\n"),
-        c.Todo((c.TodoItem("a | b", "completed"), c.TodoItem("c"))),
-        c.Patch("*** Begin Patch"),
+        c.WriteTodos((c.TodoItem("a | b", "completed"), c.TodoItem("c"))),
+        c.ApplyPatch("*** Begin Patch"),
     ]
 
 

@@ -89,6 +89,27 @@ async def bash(
     return Output(_with_notes(ran.output, notes), title=command, metadata=_metadata(ran))
 
 
+async def run_line(call: Call, command: str) -> Output:
+    """Run a line of a command's template: it is asked for as a model's line is. The text is what it
+    writes."""
+    line = _checked(command)
+    directory = call.directory
+    await _ask(call, line, directory)
+
+    async def told(output: str) -> None:
+        await call.progress(output=output)
+
+    await call.observes()
+    limit = _DEFAULT_TIME / 1000
+    ran = await _started(
+        run(call, line, shell=models_shell(), directory=directory, limit=limit, told=told),
+        directory,
+    )
+    notes = [] if ran.exit is not None else _notes(ran, _DEFAULT_TIME)
+    text = _with_notes(ran.output, notes) if notes else ran.output
+    return Output(text, title=command, metadata=_metadata(ran))
+
+
 async def run_shell(call: Call, command: str) -> Output:
     """Run a user's own command line: without asking, and without a time limit."""
     line = _checked(command)

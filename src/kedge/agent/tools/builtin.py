@@ -6,8 +6,10 @@ from kedge.agent.tools.bash import bash
 from kedge.agent.tools.edit import edit
 from kedge.agent.tools.glob import glob
 from kedge.agent.tools.grep import grep
+from kedge.agent.tools.plan_exit import plan_exit
 from kedge.agent.tools.question import question
 from kedge.agent.tools.read import read
+from kedge.agent.tools.skill import skill
 from kedge.agent.tools.task import task
 from kedge.agent.tools.todowrite import todowrite
 from kedge.agent.tools.tool import Tool
@@ -25,5 +27,7 @@ BUILTIN: tuple[Tool, ...] = (
     task,
     webfetch,
     todowrite,
+    skill,
     apply_patch,
+    plan_exit,
 )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kedge.agent.output_limit import DEFAULT
@@ -17,6 +18,7 @@ from kedge.domain.questions import QuestionInfo
 if TYPE_CHECKING:
     from kedge.agent.folder_instructions import FolderInstructions
     from kedge.agent.subagents import Subagents
+    from kedge.domain.commands import Skill
     from kedge.engine.engine import Engine
     from kedge.engine.files.edits import FileWork
     from kedge.engine.parts import ToolCall
@@ -67,6 +69,9 @@ class Call:
     subagents: "Subagents | None" = None
     """The other agents, if it may give them tasks."""
 
+    skills: "Mapping[str, Skill]" = MappingProxyType({})
+    """The skills that may be read."""
+
     def __init__(
         self,
         step: "Step",
@@ -75,11 +80,13 @@ class Call:
         *,
         limit: ToolOutputConfig = DEFAULT,
         folders: "FolderInstructions | None" = None,
+        skills: "Mapping[str, Skill] | None" = None,
         subagents: "Subagents | None" = None,
     ) -> None:
         self.step = step
         self.limit = limit
         self.folders = folders
+        self.skills = skills or {}
         self.subagents = subagents
         self._running = running
         self._asker = asker

@@ -16,6 +16,8 @@ _DEEPEST = 12
 """How deep lists and quotes are indented; what is deeper stands at that depth."""
 _MOST_OPEN = 50
 """How many links and marks may be open in one block."""
+_MOST_PIECES = 100
+"""Texts and tags in a link that goes on over the borders of blocks."""
 _LONGEST_LINK = 2_000
 _LIKE_MARKDOWN = re.compile(r"^(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|>|```|~~~|---)", re.MULTILINE)
 _LIKE_NUMBER = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))", re.MULTILINE)
@@ -82,7 +84,7 @@ class _Markdown:
         name = tag.name
         if self._pre is not None:
             self._start_in_pre(tag)
-        elif name in _HEADINGS:
+        elif name in _HEADINGS and not self._is_in_link:
             self._end_table()
             self._flush()
             self._heading = _HEADINGS[name]
@@ -122,11 +124,18 @@ class _Markdown:
     # Blocks.
 
     def _break(self) -> None:
-        """The border of a block; inside of a table all is one line."""
-        if self._rows is None:
+        """The border of a block; inside of a cell or of a link all is one line."""
+        if self._rows is None and not self._is_in_link:
             self._flush()
         else:
             self._inline.append(" ")
+
+    @property
+    def _is_in_link(self) -> bool:
+        """Whether a link is open; one that holds much was left open by mistake."""
+        return any(
+            each.link and len(self._inline) - each.at < _MOST_PIECES for each in self._opened
+        )
 
     def _flush(self) -> None:
         """Write the block that is open, if there is anything in it."""

@@ -165,6 +165,8 @@ def _furnish(
         os.makedirs(os.path.join(folder, name))
     own_excludes = os.path.join(folder, "excludes")
     config = ["[core]", "repositoryformatversion = 1", "bare = false", "quotePath = false"]
+    # So that git compares a file that is there although the sparse checkout leaves it out.
+    config.append("sparseCheckout = true")
     config.append(f"excludesFile = {_quoted(os.fsencode(own_excludes))}")
     config.append(f"bigFileThreshold = {LARGEST_TEXT}")
     config += ["[extensions]", f"objectFormat = {object_format}"]

@@ -31,7 +31,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class EditFile:
     """Replace a text in a file, everywhere if `all`."""
 
     file: str
@@ -81,7 +81,14 @@ class Grep:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class Skill:
+    """Read a skill."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPatch:
     """Apply a patch."""
 
     text: str
@@ -97,7 +104,7 @@ class TodoItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class WriteTodos:
     """Set the todo list."""
 
     items: tuple[TodoItem, ...] = ()
@@ -137,6 +144,11 @@ class Task:
     again: bool = False
     """Whether the last task goes on."""
     background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExit:
+    """Ask whether the plan is to be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +209,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishWith:
     """Report this as the reason why the step ends."""
 
     reason: str
@@ -214,11 +226,24 @@ class Fail:
 
 
 Offered: TypeAlias = (
-    Write | Edit | Delete | Read | Bash | Glob | Grep | Patch | Todo | Ask | Task | Fetch
+    Write
+    | EditFile
+    | Delete
+    | Read
+    | Bash
+    | Glob
+    | Grep
+    | Skill
+    | ApplyPatch
+    | WriteTodos
+    | Ask
+    | Task
+    | Fetch
+    | PlanExit
 )
 Calling: TypeAlias = Offered | CallTool | Structured
 Speaking: TypeAlias = Say | Think | Show | Help | Huge
-Command: TypeAlias = Calling | Speaking | Wait | Finish | Fail
+Command: TypeAlias = Calling | Speaking | Wait | FinishWith | Fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
     match command:
         case c.Write(file, content):
             return "write", {"content": content, "filePath": file}
-        case c.Edit(file, old, new, everywhere):
+        case c.EditFile(file, old, new, everywhere):
             every = {"replaceAll": True} if everywhere else {}
             return "edit", {"filePath": file, "oldString": old, "newString": new, **every}
         case c.Delete(file):
@@ -104,10 +104,14 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "glob", _given(pattern=pattern, path=path)
         case c.Grep(pattern, path, include):
             return "grep", _given(pattern=pattern, path=path, include=include)
-        case c.Patch(text):
+        case c.Skill(name):
+            return "skill", {"name": name}
+        case c.ApplyPatch(text):
             return "apply_patch", {"patchText": text}
-        case c.Todo(items):
+        case c.WriteTodos(items):
             return "todowrite", {"todos": [_todo(item) for item in items]}
+        case c.PlanExit():
+            return "plan_exit", {}
         case c.Fetch(url, format):
             return "webfetch", _given(url=url, format=format)
         case c.Ask():
@@ -265,7 +269,7 @@ class _Answer:
                 yield from _told_at_length(size, line.pace)
             case c.Wait(milliseconds):
                 yield Pause(milliseconds / 1000)
-            case c.Finish(reason):
+            case c.FinishWith(reason):
                 self._reason = reason
             case c.Fail() as fail:
                 yield from self._failed(fail)

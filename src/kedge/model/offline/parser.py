@@ -258,12 +258,12 @@ def _write(given: Arguments) -> c.Write:
     return c.Write(given.file(), given.text(ends_line=True))
 
 
-def _edit(given: Arguments) -> c.Edit:
+def _edit(given: Arguments) -> c.EditFile:
     file, old, new = given.file(), given.word().text, given.word().text
     everywhere = given.word_if_any()
     if everywhere not in (None, "all"):
         raise given.misused()
-    return c.Edit(file, old, new, all=everywhere is not None)
+    return c.EditFile(file, old, new, all=everywhere is not None)
 
 
 def _read(given: Arguments) -> c.Read:
@@ -279,8 +279,8 @@ def _grep(given: Arguments) -> c.Grep:
     return c.Grep(given.word().text, given.word_if_any(), given.word_if_any())
 
 
-def _todo(given: Arguments) -> c.Todo:
-    return c.Todo(tuple(_todo_item(item) for item in given.items()))
+def _todo(given: Arguments) -> c.WriteTodos:
+    return c.WriteTodos(tuple(_todo_item(item) for item in given.items()))
 
 
 def _todo_item(item: str) -> c.TodoItem:
@@ -321,8 +321,8 @@ def _call(given: Arguments) -> c.CallTool:
     return c.CallTool(name) if given.is_empty else c.CallTool(name, given.text())
 
 
-def _finish(given: Arguments) -> c.Finish:
-    return c.Finish(_one_of(given.word().text, REASONS))
+def _finish(given: Arguments) -> c.FinishWith:
+    return c.FinishWith(_one_of(given.word().text, REASONS))
 
 
 def _fail(given: Arguments) -> c.Fail:
@@ -367,7 +367,8 @@ VERBS = MappingProxyType(
             lambda given: c.Glob(given.word().text, given.word_if_any()),
         ),
         "grep": Verb("grep PATTERN [FOLDER [FILES]]", "find text in files", _grep),
-        "patch": Verb("patch <<END", "apply a patch", lambda given: c.Patch(given.text())),
+        "skill": Verb("skill NAME", "read a skill", lambda given: c.Skill(given.word().text)),
+        "patch": Verb("patch <<END", "apply a patch", lambda given: c.ApplyPatch(given.text())),
         "todo": Verb("todo [x] ITEM | [~] ITEM | ITEM !high", "set the todo list", _todo),
         "ask": Verb("ask QUESTION | ANSWER | ANSWER", "ask you, for one answer", _ask),
         "choose": Verb(
@@ -381,6 +382,9 @@ VERBS = MappingProxyType(
             lambda given: c.Fetch(given.word().text, given.word_if_any()),
         ),
         "task": Verb("task AGENT [again] [background] TEXT", "give another agent commands", _task),
+        "plan_exit": Verb(
+            "plan_exit", "ask whether the plan is to be carried out", lambda _: c.PlanExit()
+        ),
         "structured": Verb(
             "structured [JSON]",
             "give the structured answer that the prompt wants",

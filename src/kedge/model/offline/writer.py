@@ -36,7 +36,7 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
     match command:
         case c.Write(file, content):
             return f"write {_quoted(file)} {_text(content, ends_line=True)}"
-        case c.Edit(file, old, new, everywhere):
+        case c.EditFile(file, old, new, everywhere):
             return _words("edit", *_quoted_all(file, old, new), "all" if everywhere else None)
         case c.Delete(file):
             return f"delete {_quoted(file)}"
@@ -48,9 +48,11 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
             return _words("glob", *_quoted_all(pattern, path))
         case c.Grep(pattern, path, include):
             return _words("grep", *_quoted_all(pattern, path, include))
-        case c.Patch(text):
+        case c.Skill(name):
+            return f"skill {_quoted(name)}"
+        case c.ApplyPatch(text):
             return f"patch {_text(text)}"
-        case c.Todo(items):
+        case c.WriteTodos(items):
             return f"todo {_block(_todo_item(item) for item in items)}"
         case c.Ask(question, options, multiple):
             verb = "choose" if multiple else "ask"
@@ -60,6 +62,8 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
         case c.Task(agent, text, again, background):
             words = ("again" if again else None, "background" if background else None)
             return _words("task", _quoted(agent), *words, _task_text(text))
+        case c.PlanExit():
+            return "plan_exit"
         case c.CallTool(name, raw):
             return f"call {_quoted(name)} {_text(raw)}"
         case c.Structured(raw):
@@ -72,7 +76,7 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
             return f"huge {size}"
         case c.Wait(milliseconds):
             return f"wait {milliseconds}ms"
-        case c.Finish(reason):
+        case c.FinishWith(reason):
             return f"finish {reason}"
         case c.Fail(kind, times, after):
             return _words("fail", kind, times, None if after is None else f"after {after}ms")

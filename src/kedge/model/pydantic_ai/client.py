@@ -21,7 +21,7 @@ from kedge.model.endpoint import Endpoint
 from kedge.model.pydantic_ai.chat_stream import ChatReader
 from kedge.model.pydantic_ai.event_stream import EventStream, Reader
 from kedge.model.pydantic_ai.protocols import AnthropicReader, GoogleReader, ResponsesReader
-from kedge.model.pydantic_ai.request import Conversations
+from kedge.model.pydantic_ai.request import ConvertedConversations
 
 # Connecting takes less, even to distant hosts.
 _CONNECT = 30.0
@@ -38,7 +38,7 @@ class Clients:
     """The clients of one catalog, kept until it is closed."""
 
     def __init__(self) -> None:
-        self.conversations = Conversations()
+        self.conversations = ConvertedConversations()
         self._https: dict[Endpoint, httpx2.AsyncClient] = {}
         self._models: dict[tuple[Endpoint, str, bool], AnyModel[Any]] = {}
         self._making = asyncio.Lock()

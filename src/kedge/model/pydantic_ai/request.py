@@ -50,7 +50,7 @@ _MOST_KEPT = 8
 _KINDS = {"image": "image", "audio": "audio", "video": "video", "application/pdf": "pdf"}
 
 
-class Conversations:
+class ConvertedConversations:
     """Caches the converted messages of recent requests: the next request repeats most of them."""
 
     def __init__(self) -> None:

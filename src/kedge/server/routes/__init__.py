@@ -3,6 +3,7 @@
 from kedge.server.routes import (
     agents,
     asks,
+    commands,
     events,
     files,
     history,
@@ -28,6 +29,7 @@ _AREAS = (
     messages,
     history,
     turns,
+    commands,
     reverts,
     asks,
     events,

@@ -8,8 +8,10 @@ import msgspec
 
 from kedge.agent import BUILTIN
 from kedge.agent.families import suited
+from kedge.agent.skills import skills_of
 from kedge.config.display import redacted
 from kedge.domain.agents import AgentInfo
+from kedge.domain.commands import Command, Skill
 from kedge.domain.errors import ModelNotFound
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
@@ -31,22 +33,6 @@ class ToolItem(msgspec.Struct, frozen=True):
     id: str
     description: str
     parameters: Mapping[str, Any]
-
-
-class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A named prompt."""
-
-    name: str
-    template: str
-    hints: list[str]
-
-
-class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """Instructions that a model can look up."""
-
-    name: str
-    location: str
-    content: str
 
 
 @routes.get("/agent", "app.agents", answer=list[AgentInfo])
@@ -80,11 +66,11 @@ async def list_tools(request: Request[ToolQuery, NoBody]) -> Response:
 
 @routes.get("/command", "command.list", answer=list[Command])
 async def list_commands(request: Request[NoQuery, NoBody]) -> Response:
-    """The commands. kedge does not run any yet, so the list is empty."""
-    return json([])
+    """The commands of the directory: kedge's own, those of the configuration, and skills."""
+    return json((await request.surroundings()).commands.list())
 
 
 @routes.get("/skill", "app.skills", answer=list[Skill])
 async def list_skills(request: Request[NoQuery, NoBody]) -> Response:
-    """The skills. kedge has none yet, so the list is empty."""
-    return json([])
+    """The skills of the directory."""
+    return json(skills_of((await request.surroundings()).config))

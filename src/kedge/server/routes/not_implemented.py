@@ -12,10 +12,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("POST", "/session/{sessionID}/share", "session.share"),
         ("DELETE", "/session/{sessionID}/share", "session.unshare"),
     ),
-    "commands come with a later version": (
-        ("POST", "/session/{sessionID}/command", "session.command"),
-        ("POST", "/session/{sessionID}/init", "session.init"),
-    ),
     "worktrees come with a later version": (
         ("GET", "/experimental/worktree", "worktree.list"),
         ("POST", "/experimental/worktree", "worktree.create"),

@@ -311,13 +311,13 @@ async def list_references(request: Request[NoQuery, NoBody]) -> Response:
 
 @routes.get("/api/command", "v2.command.list", answer=Located[dict[str, Any]])
 async def list_newer_commands(request: Request[NoQuery, NoBody]) -> Response:
-    """The commands. kedge does not run any yet, so the list is empty."""
+    """Commands as the second protocol has them: none. `GET /command` lists them."""
     return json(located(await request.known_place(), []))
 
 
 @routes.get("/api/skill", "v2.skill.list", answer=Located[dict[str, Any]])
 async def list_newer_skills(request: Request[NoQuery, NoBody]) -> Response:
-    """The skills. kedge has none yet, so the list is empty."""
+    """Skills as the second protocol has them: none. `GET /skill` lists them."""
     return json(located(await request.known_place(), []))
 
 

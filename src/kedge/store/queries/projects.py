@@ -89,6 +89,7 @@ def update_project(
     name: str | None = None,
     icon: ProjectIcon | None = None,
     commands: ProjectCommands | None = None,
+    initialized: int | None = None,
 ) -> Script[Project | None]:
     """Change a project's user settings; a None leaves the field as it is."""
     yield from row("project_lock")
@@ -99,8 +100,9 @@ def update_project(
     project = msgspec.structs.replace(
         before, **{key: value for key, value in said.items() if value is not None}
     )
-    if project != before:
-        time = msgspec.structs.replace(project.time, updated=now)
+    if project != before or initialized is not None:
+        since = before.time.initialized if initialized is None else initialized
+        time = msgspec.structs.replace(project.time, updated=now, initialized=since)
         project = msgspec.structs.replace(project, time=time)
         yield from _save(project)
     return project

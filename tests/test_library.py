@@ -87,6 +87,7 @@ INTERNAL = {
     "Batch",
     "Catalog",
     "Choice",
+    "Commands",
     "Config",
     "Diffs",
     "Emit",

@@ -195,7 +195,7 @@ async def test_what_a_prompt_says_to_the_system_holds_for_it_alone(world: World)
     [
         (
             {"write": False},
-            {"read", "glob", "grep", "bash", "task", "todowrite", "question"},
+            {"read", "glob", "grep", "bash", "task", "todowrite", "question", "webfetch"},
         ),
         ({"*": False, "read": True}, {"read"}),
         ({"*": False}, set()),

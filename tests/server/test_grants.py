@@ -28,6 +28,7 @@ GRANTING = {
     *("permission.reply", "permission.respond", "kedge.permission.forget"),
     *("question.reply", "question.reject"),
     *("session.prompt", "session.prompt_async", "session.shell", "part.update"),
+    *("session.command", "session.init", "session.summarize"),
     *("session.create", "session.update"),
     *("session.revert", "session.unrevert", "project.update"),
 }
@@ -289,6 +290,7 @@ def test_what_grants(server: Server) -> None:
     assert messages == []
     here = f"/session/{session}"
     part = {"id": "prt_1", "sessionID": session, "messageID": "msg_1", "type": "text", "text": ""}
+    model = {"providerID": "kedge", "modelID": "offline"}
     refused: dict[str, tuple[str, str, object]] = {
         "permission.reply": ("POST", f"/permission/{permission}/reply", {"reply": "always"}),
         "permission.respond": ("POST", f"{here}/permissions/{permission}", {"response": "once"}),
@@ -298,6 +300,9 @@ def test_what_grants(server: Server) -> None:
         "session.prompt": ("POST", f"{here}/message", {"parts": parts, "agent": "build"}),
         "session.prompt_async": ("POST", f"{here}/prompt_async", {"parts": parts}),
         "session.shell": ("POST", f"{here}/shell", {"agent": "build", "command": "touch x"}),
+        "session.command": ("POST", f"{here}/command", {"command": "init", "arguments": ""}),
+        "session.init": ("POST", f"{here}/init", model | {"messageID": "msg_1"}),
+        "session.summarize": ("POST", f"{here}/summarize", model),
         "part.update": ("PATCH", f"{here}/message/msg_1/part/prt_1", part),
         "session.create": ("POST", "/session", {"permission": rule}),
         "session.update": ("PATCH", here, {"permission": rule}),
@@ -331,6 +336,7 @@ def test_every_route_that_changes_something_was_thought_of() -> None:
     """A new route is either among those that grant, or among those that do not."""
     harmless = {
         *("session.delete", "session.fork", "session.abort", "kedge.session.restore"),
+        "experimental.session.background",
         *("session.deleteMessage", "part.delete", "kedge.session.tails.restore"),
         *("app.log", "instance.dispose", "global.dispose"),
     }

@@ -260,7 +260,7 @@ async def test_what_cannot_be_asked_is_told_to_all(served: Served) -> None:
 async def test_what_the_model_fails_at_is_in_the_answer(served: Served) -> None:
     """The request went well all the same."""
     session = await made(served)
-    reply = await served.post(f"/session/{session.id}/message", said("fail context"))
+    reply = await served.post(f"/session/{session.id}/message", said("fail auth"))
     assert reply.status == 200
     assert reply.json["info"]["error"]["data"]["message"]
 

@@ -368,7 +368,7 @@ import os, sys
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.files.steps import FileStep
 from kedge.snapshot.files.writer import Writer
-from kedge.snapshot.values import Absent, Present
+from kedge.domain.file_states import Absent, Present
 root = Root(os.fsencode(sys.argv[1])); old, new = sys.argv[2:]
 os.setresuid(9, 9, 9)
 def step(n, path, expect, want): return FileStep(number=n, path=path, expect=expect, want=want)

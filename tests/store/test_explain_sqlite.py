@@ -40,6 +40,11 @@ SCANS = {
     },
     "ask_open_all": {"SCAN a USING INDEX ask_open": "what waits for somebody now"},
     "ask_open_of_project": {"SCAN a USING INDEX ask_open": "what waits for somebody now"},
+    # What runs now, which is little.
+    "background_task_list": {"SCAN background_task": "all of them are looked at"},
+    "process_of": {"SCAN process": "the processes of calls that run"},
+    # Asked by commands of agents alone, which are then refused.
+    "part_anywhere": {"SCAN part USING COVERING INDEX": "a part whose session is not known"},
     # The folders that sessions have worked in, which are few.
     "worktree_paths": {"SCAN worktree": "all of them are looked at"},
     # The files that somebody trusted, which are few.

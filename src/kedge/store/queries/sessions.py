@@ -143,7 +143,7 @@ def touched(info: SessionInfo, now: int) -> SessionInfo:
 def sessions_from(prefix: str, limit: int) -> Script[list[SessionInfo]]:
     """The sessions whose id begins like this, in the order of their ids."""
     # Ids are ASCII: this sorts behind whatever begins with the prefix.
-    found = yield from rows("session_from", first=prefix, last=f"{prefix}\x7f", limit=limit)
+    found = yield from rows("session_from", lowest=prefix, beyond=f"{prefix}\x7f", limit=limit)
     return _decoded([text for (text,) in found])
 
 

@@ -62,7 +62,7 @@ VALUES (:id, :project_id, :worktree, :directory, :parent_id, :fork_session_id, :
 SELECT data FROM session WHERE id = :id AND time_deleted IS NULL
 
 -- name: session_from
-SELECT data FROM session WHERE id >= :first AND id < :last AND time_deleted IS NULL ORDER BY id LIMIT :limit
+SELECT data FROM session WHERE id >= :lowest AND id < :beyond AND time_deleted IS NULL ORDER BY id LIMIT :limit
 
 -- name: session_put
 UPDATE session SET data = :data, time_updated = :time_updated, project_id = :project_id WHERE id = :id

@@ -7,3 +7,5 @@ CREATE TABLE background_task (
     owner TEXT NOT NULL,
     time_expires INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX background_task_parent ON background_task (parent_id);
+CREATE INDEX background_task_owner ON background_task (owner);

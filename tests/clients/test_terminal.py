@@ -159,7 +159,7 @@ def everything_is_there(screens: Screens) -> None:
     screens.until("Search", "The harbour (fork #1)", "The harbour", "Todo [x] weigh anchor")
     screens.find("weigh", "Todo [x] weigh anchor")
     screens.until_beside("[✓] weigh anchor", "[•] set sail")
-    screens.until("# Questions", "interrupted")
+    screens.until("▣  Compaction", "interrupted")
 
 
 def it_goes_on_by_itself(screens: Screens) -> None:

@@ -52,14 +52,7 @@ export function connect(url, directory) {
     respond: (id, permissionID, response) =>
       client.postSessionIdPermissionsPermissionId({ path: { id, permissionID }, body: { response } }),
 
-    later: (id) => [
-      session.share({ path: { id } }),
-      session.command({ path: { id }, body: { command: "init", arguments: "" } }),
-      session.init({
-        path: { id },
-        body: { providerID: "kedge", modelID: "offline", messageID: "msg_1" },
-      }),
-    ],
+    later: (id) => [session.share({ path: { id } })],
 
     events: (options) => client.event.subscribe(options),
     globalEvents: (options) => client.global.event(options),

@@ -74,11 +74,7 @@ export function connect(url, directory) {
     answer: (requestID, answers) => question.reply({ requestID, answers }),
     dismiss: (requestID) => question.reject({ requestID }),
 
-    later: (sessionID) => [
-      session.share({ sessionID }),
-      session.command({ sessionID, command: "init", arguments: "" }),
-      session.init({ sessionID, providerID: "kedge", modelID: "offline", messageID: "msg_1" }),
-    ],
+    later: (sessionID) => [session.share({ sessionID })],
 
     events: (options) => client.event.subscribe({}, options),
     globalEvents: (options) => client.global.event(options),

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.agent.compaction_plan import Plan, plan_of, waits
+from kedge.agent.compaction_plan import CompactionPlan, plan_of, waits
 from kedge.agent.context_size import tokens_of, tokens_of_message
 from kedge.agent.conversations import History
 from kedge.agent.model_input import SUMMARY_ASKED, ModelTurn
@@ -26,7 +26,7 @@ class LongTalk(Talk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.plans: list[tuple[Plan, int]] = []
+        self.plans: list[tuple[CompactionPlan, int]] = []
         """The plans of compactions, and their budgets."""
         self._number = 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli import exit_codes
-from kedge.cli.commands import COMMANDS, Command
+from kedge.cli.commands import COMMANDS, CommandEntry
 from kedge.cli.main import module_of, parser_of
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_option_is_described(command: Command, page: str) -> None:
+def test_every_option_is_described(command: CommandEntry, page: str) -> None:
     """What `--help` has, the page has too."""
     described = section(page, command.name)
     if command.name == "serve":

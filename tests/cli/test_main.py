@@ -11,7 +11,7 @@ import pytest
 
 from kedge._version import __version__
 from kedge.cli import config
-from kedge.cli.commands import COMMANDS, Command
+from kedge.cli.commands import COMMANDS, CommandEntry
 from kedge.cli.main import main, module_of, parser_of
 from kedge.domain.errors import InvariantBroken
 from tests.cli.terminal import Terminal, command
@@ -31,7 +31,7 @@ def test_the_help_teaches(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=lambda each: each.name)
-def test_every_command_has_help(each: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(each: CommandEntry, capsys: pytest.CaptureFixture[str]) -> None:
     """It says what the command does, and describes every option."""
     parser = parser_of(each, module_of(each))
     parser.print_help()

@@ -34,7 +34,7 @@ from kedge.engine.os_process import Owner
 from kedge.engine.session import Session
 from kedge.engine.turns import Turn
 from kedge.store.queries.asks import AskAnswer, answer_permission
-from kedge.store.queries.grants import Holder
+from kedge.store.queries.grants import RuleHolder
 from kedge.store.queries.leases import renew_leases, take_over
 from kedge.store.transaction import ScriptMaker, rows
 from tests.engine.engine_factory import EngineFactory, stored_log
@@ -423,7 +423,7 @@ async def test_always_ends_with_an_engine_elsewhere_that_is_silent(
                 AskAnswer(reply="always"),
                 owners=engine.runs,
                 now=0,
-                holder=Holder(foreign, -1),
+                holder=RuleHolder(foreign, -1),
             )
             await engine.store.write(script)
             await task

@@ -20,8 +20,8 @@ from kedge.server import openapi, request_body
 from kedge.server.errors import BadRequest
 from kedge.server.request_body import MOST_VALUES, check_values
 from kedge.server.requests import NoBody, body_value, parsed_query
+from kedge.server.router import Route
 from kedge.server.routes import ALL
-from kedge.server.routing import Route
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:

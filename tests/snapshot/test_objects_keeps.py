@@ -11,7 +11,7 @@ from kedge.domain.errors import SnapshotStoreDamaged
 from kedge.snapshot.objects import keeps, refs
 from kedge.snapshot.objects.formats import BLOB, EMPTY_TREE, blob_id
 from kedge.snapshot.objects.journal import Tip
-from kedge.snapshot.objects.keeps import Held
+from kedge.snapshot.objects.keeps import KeptObjects
 from kedge.snapshot.objects.store import UNCHANGED_SECONDS, ObjectStore
 from tests.snapshot.objects_git import check, git, keep_files, put_files
 
@@ -41,7 +41,7 @@ def test_a_keep_says_what_it_was_given(tmp_path: Path) -> None:
         commit = store.keep("a", files=files, notes=notes, base=base, fields=fields)
     with ObjectStore(tmp_path / "s") as store:
         (keep,) = store.chain("a")
-        assert keep.held == Held(files=files, notes=notes, base=base, fields=fields)
+        assert keep.held == KeptObjects(files=files, notes=notes, base=base, fields=fields)
         assert (keep.commit, keep.depth, keep.seconds) == (commit, 1, clock.seconds)
         assert store.head("a") == commit
         assert store.find(files) == keep
@@ -304,7 +304,7 @@ def test_what_supersedes_what(seed: int) -> None:
     tips: list[Tip] = []
     for n in range(12):
         before = chance.choice([None, *tips]) if not tips or n > 9 else chance.choice(tips)
-        held = Held(files=bytes([n]) * 20, notes=EMPTY_TREE, base=bytes(20))
+        held = KeptObjects(files=bytes([n]) * 20, notes=EMPTY_TREE, base=bytes(20))
         keep, new = keeps.new_keep(held, [] if before is None else [before], n)
         objects |= {id: (kind, bytes(content)) for kind, id, content in new}
         below[keep.tip] = set() if before is None else below[before] | {before}

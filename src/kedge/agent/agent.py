@@ -44,7 +44,7 @@ from kedge.agent.runner import (
 )
 from kedge.agent.settings import AgentSettings
 from kedge.agent.structured_output import check_format
-from kedge.agent.subagents import Asked, Subagents
+from kedge.agent.subagents import StoredPrompt, Subagents
 from kedge.agent.subtasks import with_mentions
 from kedge.agent.system_prompt import Checkouts
 from kedge.agent.titles import give_title, wants_title
@@ -401,7 +401,7 @@ class Agent:
         given: PromptParts,
         options: PromptOptions,
         link: TaskLink = NO_LINK,
-    ) -> Asked:
+    ) -> StoredPrompt:
         check_session(session)
         check_options(options)
         check_format(options.get("format"))
@@ -414,7 +414,7 @@ class Agent:
 
     async def _asked(
         self, session: Session, given: PromptParts, options: PromptOptions, link: TaskLink
-    ) -> Asked:
+    ) -> StoredPrompt:
         around = await self._surroundings(session)
         with self._telling(session):
             chosen = around.chosen(
@@ -445,20 +445,20 @@ class Agent:
         if options.get("no_reply"):
             await prompt.add()
             await remember_seen(self.engine, session.id, attached)
-            return Asked(id, None)
-        return Asked(id, await self._following.answered(session, prompt, attached))
+            return StoredPrompt(id, None)
+        return StoredPrompt(id, await self._following.answered(session, prompt, attached))
 
     async def _asked_before(
         self, session: Session, error: MessageExists, options: PromptOptions
-    ) -> Asked:
+    ) -> StoredPrompt:
         """The prompt of this id, if it exists: a client that lost its connection asks again with
         the same id."""
         message = (await session.message(error.id)).info
         if not isinstance(message, UserMessage):
             raise error
         if options.get("no_reply"):
-            return Asked(message.id, None)
-        return Asked(message.id, await self._following.answered_once(session, message.id))
+            return StoredPrompt(message.id, None)
+        return StoredPrompt(message.id, await self._following.answered_once(session, message.id))
 
     async def _loop(self, turn: Turn) -> None:
         around = await self.surroundings(turn.session)

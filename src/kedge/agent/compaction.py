@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kedge.agent.compaction_plan import Plan, newest_prompt, plan_of, waits
+from kedge.agent.compaction_plan import CompactionPlan, newest_prompt, plan_of, waits
 from kedge.agent.context_size import (
     ContextSize,
     context_size,
@@ -246,7 +246,7 @@ class Compacting:
 
     def _request(
         self,
-        plan: Plan,
+        plan: CompactionPlan,
         summary: Summarized | None,
         who: AgentInfo,
         info: ModelInfo,
@@ -295,7 +295,7 @@ class Compacting:
 
     def _following(
         self,
-        plan: Plan,
+        plan: CompactionPlan,
         messages: Sequence[PlacedMessage],
         prompt: UserMessage,
         part: CompactionPart,
@@ -343,7 +343,7 @@ class Compacting:
         )
 
     async def _check(
-        self, info: ModelInfo, text: str, plan: Plan, following: Prompt | None
+        self, info: ModelInfo, text: str, plan: CompactionPlan, following: Prompt | None
     ) -> None:
         """Raise if the conversation is too large with its summary too."""
         size = self._size(info)

@@ -14,7 +14,7 @@ _WITHOUT_MEDIA = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CompactionPlan:
     """What becomes of the messages of a conversation."""
 
     head: Sequence[PlacedMessage]
@@ -31,7 +31,7 @@ def plan_of(
     budget: int,
     most_turns: int | None,
     overflow: bool = False,
-) -> Plan:
+) -> CompactionPlan:
     """The plan for the messages that are read beside the newest summary; `budget` is how many
     tokens of them are kept."""
     replayed = _overflowing(messages) if overflow else []
@@ -47,7 +47,7 @@ def plan_of(
         start = tail_start(messages, sizes, budget, most_turns) or len(messages)
     # What no model has read yet is not left to a summary.
     start = min([start, *(n for n, each in enumerate(messages) if waits(each))])
-    return Plan(head=messages[:start], tail=messages[start:], replayed=replayed)
+    return CompactionPlan(head=messages[:start], tail=messages[start:], replayed=replayed)
 
 
 def _overflowing(messages: Sequence[PlacedMessage]) -> list[PlacedMessage]:

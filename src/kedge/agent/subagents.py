@@ -52,12 +52,12 @@ class Asking(Protocol):
 
     async def __call__(
         self, session: Session, given: PromptParts, options: PromptOptions, link: TaskLink
-    ) -> "Asked":
+    ) -> "StoredPrompt":
         """Return once the prompt is stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StoredPrompt:
     """A stored prompt."""
 
     id: str
@@ -72,7 +72,7 @@ class _Job:
     session: Session
     parent_id: str
     title: str
-    asked: Asked
+    asked: StoredPrompt
     timeout: float | None
     sent_back: asyncio.Future[None]
     """Done when it is to go on in the background."""
@@ -232,7 +232,7 @@ class Subagents:
 
     async def _prompted(
         self, call: Call, session: Session, text: str, options: PromptOptions
-    ) -> Asked:
+    ) -> StoredPrompt:
         parts = [{"type": "text", "text": text}, *await references_of_model(call, text)]
         link = TaskLink(works_for=(call.message_id, call.part_id))
         return await self._ask(session, parts, options, link)
@@ -311,7 +311,7 @@ class Subagents:
         finally:
             self._jobs.remove(job)
 
-    async def _result(self, job: _Job, asked: Asked) -> TaskResult:
+    async def _result(self, job: _Job, asked: StoredPrompt) -> TaskResult:
         assert asked.answered is not None
         if not await self._is_answered(job, asked.answered):
             why = _SILENT.format(job.timeout)

@@ -7,7 +7,7 @@ from kedge.agent.agents import Agents
 from kedge.agent.runner import PromptParts
 from kedge.agent.step import store_failure, store_output
 from kedge.agent.subagents import Subagents
-from kedge.agent.tools.bash import Owner
+from kedge.agent.tools.bash import PersonAsker
 from kedge.agent.tools.call import Call
 from kedge.agent.tools.task import TaskArguments
 from kedge.agent.tools.tool import ToolFailure
@@ -105,7 +105,7 @@ async def _run(
     )
     async with turn.step(model=model or turn.model, agent=part.agent) as step:
         async with step.tool("task", _input(wanted)) as running:
-            call = Call(step, running, Owner(), limit=limit, subagents=subagents)
+            call = Call(step, running, PersonAsker(), limit=limit, subagents=subagents)
             try:
                 output = await subagents.run(call, wanted, is_persons=True)
                 await store_output(running, output, call)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kedge.cli.answers import Answers, chosen_answers, keyboard
 from kedge.cli.consent import refuse_agents
 from kedge.cli.exit_codes import DONE
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.parser import add_json
@@ -119,7 +119,7 @@ def _meant(waiting: "list[Request]", id: str) -> "Request":
     found = [each for each in waiting if each.id.startswith(id)]
     if len(found) != 1:
         trouble = "several requests begin with" if found else "nothing waits under"
-        raise Failure(f"{trouble} {one_line(id)}; `kedge answer --list` lists what waits")
+        raise CommandFailure(f"{trouble} {one_line(id)}; `kedge answer --list` lists what waits")
     return found[0]
 
 
@@ -127,15 +127,17 @@ async def _one(engine: "Engine", request: "Request", reply: list[str]) -> None:
     from kedge.domain.permissions import PermissionRequest
 
     if not reply:
-        raise Failure("give the answer, too: kedge answer ID yes|always|no|WORDS")
+        raise CommandFailure("give the answer, too: kedge answer ID yes|always|no|WORDS")
     if not isinstance(request, PermissionRequest):
         words = reply if len(request.questions) > 1 else [" ".join(reply)]
         if len(words) != len(request.questions):
-            raise Failure(f"there are {len(request.questions)} questions; give one REPLY for each")
+            raise CommandFailure(
+                f"there are {len(request.questions)} questions; give one REPLY for each"
+            )
         found = [chosen_answers(*each) for each in zip(request.questions, words, strict=True)]
         answers = [each for each in found if each is not None]
         if len(answers) < len(found):
-            raise Failure("that is none of the answers; give a number, or words of your own")
+            raise CommandFailure("that is none of the answers; give a number, or words of your own")
         await engine.asks.reply_question(request.id, answers)
         return
     match " ".join(reply).lower():

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, look
 from kedge.cli.screen import DIM, errors, one_line
 from kedge.cli.selection import add_session, find_session
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     program = shutil.which("opencode")
     if program is None:
-        raise Failure(INSTALL)
+        raise CommandFailure(INSTALL)
     directory, session, known = asyncio.run(_around(options))
     words = [program, "attach", "{url}", "--dir", directory]
     words += ["--session", session] if session else []
@@ -113,7 +113,7 @@ def _server(options: argparse.Namespace, directory: str) -> Iterator[str]:
             assert server.stdout is not None
             line = server.stdout.readline().strip()
             if not line:
-                raise Failure(f"the server did not start: {_tail(said)}")
+                raise CommandFailure(f"the server did not start: {_tail(said)}")
             yield line.rpartition(" ")[2]
         finally:
             _stop(server)

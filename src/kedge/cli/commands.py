@@ -4,7 +4,7 @@
 """
 
 
-class Command:
+class CommandEntry:
     """One command; its module has `ABOUT`, `add(parser)` and `run(options)`."""
 
     # Neither a dataclass nor a named tuple: importing those takes longer than all of `--help`.
@@ -28,39 +28,39 @@ _WORK, _LOOK, _UNDO, _KEEP, _SET, _OPERATE = (
 )
 
 COMMANDS = (
-    Command("run", _WORK, "give an agent a prompt, and watch it work"),
-    Command("answer", _WORK, "answer what agents ask"),
-    Command("abort", _WORK, "stop what runs in a session"),
-    Command("serve", _WORK, "serve sessions over HTTP, for OpenCode's clients and others"),
-    Command("attach", _WORK, "open OpenCode's terminal UI here"),
-    Command("sessions", _LOOK, "list and search sessions"),
-    Command("show", _LOOK, "show one session and its last turn"),
-    Command("log", _LOOK, "the turns of a session, and what each changed"),
-    Command("diff", _LOOK, "what a turn or a session changed"),
-    Command("cat", _LOOK, "a file as it was at a turn"),
-    Command("todo", _LOOK, "the todo list of a session"),
-    Command("stats", _LOOK, "tokens and cost by day, model or project"),
-    Command("undo", _UNDO, "take back the last turn, its messages and its files"),
-    Command("redo", _UNDO, "bring back the turn that was undone last"),
-    Command("revert", _UNDO, "take a session back to before any turn"),
-    Command("unrevert", _UNDO, "bring back everything that is undone"),
-    Command("tails", _UNDO, "what prompts after an undo removed"),
-    Command("fork", _KEEP, "copy a session, whole or up to a turn"),
-    Command("archive", _KEEP, "put sessions out of the way, or back"),
-    Command("delete", _KEEP, "delete sessions; they can be restored for seven days"),
-    Command("restore", _KEEP, "bring back a deleted session, or a tail"),
-    Command("models", _SET, "the models that can be asked here"),
-    Command("agents", _SET, "the agents that can be asked here"),
-    Command("permissions", _SET, "what was allowed with `always`, and revoking it"),
-    Command("config", _SET, "print the merged configuration of a folder"),
-    Command("trust", _SET, "trust the configuration files of a project"),
-    Command("completion", _SET, "print the script for completion in bash"),
-    Command("doctor", _OPERATE, "find what is wrong, and repair it"),
-    Command("gc", _OPERATE, "show what takes space, and free it"),
-    Command("backup", _OPERATE, "make a backup, or restore one"),
+    CommandEntry("run", _WORK, "give an agent a prompt, and watch it work"),
+    CommandEntry("answer", _WORK, "answer what agents ask"),
+    CommandEntry("abort", _WORK, "stop what runs in a session"),
+    CommandEntry("serve", _WORK, "serve sessions over HTTP, for OpenCode's clients and others"),
+    CommandEntry("attach", _WORK, "open OpenCode's terminal UI here"),
+    CommandEntry("sessions", _LOOK, "list and search sessions"),
+    CommandEntry("show", _LOOK, "show one session and its last turn"),
+    CommandEntry("log", _LOOK, "the turns of a session, and what each changed"),
+    CommandEntry("diff", _LOOK, "what a turn or a session changed"),
+    CommandEntry("cat", _LOOK, "a file as it was at a turn"),
+    CommandEntry("todo", _LOOK, "the todo list of a session"),
+    CommandEntry("stats", _LOOK, "tokens and cost by day, model or project"),
+    CommandEntry("undo", _UNDO, "take back the last turn, its messages and its files"),
+    CommandEntry("redo", _UNDO, "bring back the turn that was undone last"),
+    CommandEntry("revert", _UNDO, "take a session back to before any turn"),
+    CommandEntry("unrevert", _UNDO, "bring back everything that is undone"),
+    CommandEntry("tails", _UNDO, "what prompts after an undo removed"),
+    CommandEntry("fork", _KEEP, "copy a session, whole or up to a turn"),
+    CommandEntry("archive", _KEEP, "put sessions out of the way, or back"),
+    CommandEntry("delete", _KEEP, "delete sessions; they can be restored for seven days"),
+    CommandEntry("restore", _KEEP, "bring back a deleted session, or a tail"),
+    CommandEntry("models", _SET, "the models that can be asked here"),
+    CommandEntry("agents", _SET, "the agents that can be asked here"),
+    CommandEntry("permissions", _SET, "what was allowed with `always`, and revoking it"),
+    CommandEntry("config", _SET, "print the merged configuration of a folder"),
+    CommandEntry("trust", _SET, "trust the configuration files of a project"),
+    CommandEntry("completion", _SET, "print the script for completion in bash"),
+    CommandEntry("doctor", _OPERATE, "find what is wrong, and repair it"),
+    CommandEntry("gc", _OPERATE, "show what takes space, and free it"),
+    CommandEntry("backup", _OPERATE, "make a backup, or restore one"),
 )
 
-OVERVIEW = Command("", "", "what runs and what to type next", "overview")
+OVERVIEW = CommandEntry("", "", "what runs and what to type next", "overview")
 """`kedge` without a command."""
 
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 
 from kedge.cli.exit_codes import DONE
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json
@@ -52,7 +52,7 @@ async def _diff(options: argparse.Namespace) -> int:
         if options.message is not None:
             wanted = await find_message(session, options.message)
         elif not options.all and (wanted := await session.turn_to_undo()) is None:
-            raise Failure("there is no turn in this session that is not undone")
+            raise CommandFailure("there is no turn in this session that is not undone")
         until = None if options.until is None else await find_message(session, options.until)
         files = await session.diff(wanted, until=until)
     if options.json:

@@ -4,12 +4,12 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from kedge.cli.consent import agrees
+from kedge.cli.consent import agrees, refuse_agents_of
 from kedge.cli.exit_codes import DECLINED, DONE, INCOMPLETE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location
-from kedge.cli.operating import bars, refuse_agents_of
 from kedge.cli.parser import add_json
+from kedge.cli.progress import bars
 from kedge.cli.screen import BOLD, DIM, GREEN, RED, YELLOW, Screen, errors, one_line, output
 from kedge.cli.table import pairs
 from kedge.cli.times import many

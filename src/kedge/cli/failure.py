@@ -3,7 +3,7 @@
 from kedge.cli.exit_codes import FAILED
 
 
-class Failure(Exception):
+class CommandFailure(Exception):
     """The command cannot do what was asked for; `main` prints the message and exits."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from kedge._version import __version__
-from kedge.cli.commands import BY_NAME, COMMANDS, OVERVIEW, Command
+from kedge.cli.commands import BY_NAME, COMMANDS, OVERVIEW, CommandEntry
 from kedge.cli.exit_codes import CLOSED_PIPE, FAILED, INTERRUPTED, USAGE
 
 TYPE_CHECKING = False
@@ -72,14 +72,14 @@ def _run(words: list[str]) -> int:
     return code
 
 
-def module_of(command: Command) -> "ModuleType":
+def module_of(command: CommandEntry) -> "ModuleType":
     """The module of a command."""
     from importlib import import_module
 
     return import_module(f"kedge.cli.{command.module}")
 
 
-def parser_of(command: Command, module: "ModuleType") -> "argparse.ArgumentParser":
+def parser_of(command: CommandEntry, module: "ModuleType") -> "argparse.ArgumentParser":
     """The parser for the options of a command."""
     from kedge.cli.parser import Parser
 
@@ -118,18 +118,18 @@ def _unknown(word: str) -> int:
 
 def _report(error: Exception) -> int:
     """Tell what went wrong, unless it is a bug: then 0, and the traceback says where it is."""
-    from kedge.cli.failure import Failure
+    from kedge.cli.failure import CommandFailure
     from kedge.cli.screen import one_line
     from kedge.domain.errors import InternalError, KedgeError, SessionBusy
 
     if isinstance(error, SessionBusy):
-        error = Failure(f"{error}; wait until it is done, or stop it with `kedge abort`")
-    if not isinstance(error, Failure | KedgeError | OSError):
+        error = CommandFailure(f"{error}; wait until it is done, or stop it with `kedge abort`")
+    if not isinstance(error, CommandFailure | KedgeError | OSError):
         return 0
     print(f"kedge: {one_line(str(error))}", file=sys.stderr)
     if isinstance(error, InternalError):
         return 0
-    return error.code if isinstance(error, Failure) else FAILED
+    return error.code if isinstance(error, CommandFailure) else FAILED
 
 
 def run() -> "NoReturn":

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 
 from kedge.cli.exit_codes import DONE
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json
@@ -41,7 +41,7 @@ async def _models(options: argparse.Namespace) -> int:
     wanted = [each for each in providers if options.provider in (None, each.id)]
     if not wanted:
         known = ", ".join(each.id for each in providers)
-        raise Failure(f"no provider {options.provider} can be used here; there are {known}")
+        raise CommandFailure(f"no provider {options.provider} can be used here; there are {known}")
     models = [model for provider in wanted for model in provider.models.values()]
     if options.json:
         # Not whole: headers and options may hold secrets.

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kedge.cli.exit_codes import DONE
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look, open_engine
 from kedge.cli.parser import add_json
@@ -82,5 +82,7 @@ def _meant(
     found = [each for each in allowed if each.id.startswith(options.revoke)]
     if len(found) != 1:
         trouble = "several ids begin with" if found else "there is nothing to revoke called"
-        raise Failure(f"{trouble} {one_line(options.revoke)}; `kedge permissions` lists them")
+        raise CommandFailure(
+            f"{trouble} {one_line(options.revoke)}; `kedge permissions` lists them"
+        )
     return found

@@ -4,10 +4,16 @@ Nothing is shown of what is quicker, and nothing where standard error is no term
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from kedge.cli.screen import DIM, Screen, clip, errors
 from kedge.cli.times import lasting
+
+if TYPE_CHECKING:
+    from kedge.maintenance import Progress as Tell
 
 _QUIET = 1.0
 """Seconds in which nothing is shown."""
@@ -47,6 +53,26 @@ class Progress:
         self._shown, self._is_shown = now, True
         line = progress_line(self._what, done, self._total, now - self._began)
         self._screen.write(_CLEAR + self._screen.paint(clip(line, self._screen.width - 1), DIM))
+
+
+@contextmanager
+def bars() -> Iterator["Tell"]:
+    """Shows a bar for each kind of work that takes longer than a second."""
+    shown: dict[str, Progress] = {}
+
+    def tell(what: str, done: int, total: int) -> None:
+        if what not in shown:
+            for each in shown.values():
+                each.__exit__(None, None, None)
+            shown.clear()
+            shown[what] = Progress(what, total or None, errors())
+        shown[what].at(done, total or None)
+
+    try:
+        yield tell
+    finally:
+        for each in shown.values():
+            each.__exit__(None, None, None)
 
 
 def progress_line(what: str, done: int, total: int | None, seconds: float) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_consent, carry_out
 from kedge.cli.selection import add_session, check_idle, find_session
@@ -21,7 +21,9 @@ Bring back the turn that was undone last, with its messages and its changes to f
 next one comes back. What people changed meanwhile stays.
 """
 
-NOTHING = Failure("nothing is undone in this session; `kedge tails` lists what prompts made final")
+NOTHING = CommandFailure(
+    "nothing is undone in this session; `kedge tails` lists what prompts made final"
+)
 
 
 def add(command: argparse.ArgumentParser) -> None:

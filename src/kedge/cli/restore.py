@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
 from kedge.cli.exit_codes import DONE
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.parser import add_json
@@ -65,9 +65,9 @@ async def _deleted(engine: "Engine", name: str) -> str:
         if cursor is None:
             break
     if len(found) > 1:
-        raise Failure(ambiguous(name, found))
+        raise CommandFailure(ambiguous(name, found))
     if not found:
-        raise Failure(
+        raise CommandFailure(
             f"no session {one_line(name)} is deleted; `kedge sessions --deleted` lists them"
         )
     return found[0].id
@@ -77,7 +77,7 @@ async def _tail(engine: "Engine", options: argparse.Namespace) -> "Session":
     session = await find_session(engine, options.session)
     ids = [tail.id for tail in await session.tails() if tail.id.startswith(options.what)]
     if len(ids) != 1:
-        raise Failure(
+        raise CommandFailure(
             f"{'several tails' if ids else 'no tail'} of this session begin with"
             f" {one_line(options.what)}; `kedge tails` lists them"
         )

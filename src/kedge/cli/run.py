@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kedge.cli.answers import Answers, Refusals, keyboard
 from kedge.cli.consent import refuse_agents
 from kedge.cli.exit_codes import DONE, FAILED, INCOMPLETE, USAGE
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.run_end import show_end
 from kedge.cli.screen import DIM, clip, errors, one_line, output
@@ -83,7 +83,7 @@ def prompt_of(options: argparse.Namespace) -> str:
     piped = _piped() if not words or _has_input() else ""
     prompt = "\n".join(filter(None, (words, piped)))
     if not prompt.strip():
-        raise Failure('there is no prompt; try: kedge run "What is in this folder?"', USAGE)
+        raise CommandFailure('there is no prompt; try: kedge run "What is in this folder?"', USAGE)
     return prompt
 
 
@@ -131,7 +131,7 @@ async def _run(options: argparse.Namespace, prompt: str) -> int:
 async def _session(engine: "Engine", options: argparse.Namespace) -> "Session":
     if options.session is None and not options.goes_on:
         if options.fork:
-            raise Failure("--fork needs --session or --continue: the session to fork", USAGE)
+            raise CommandFailure("--fork needs --session or --continue: the session to fork", USAGE)
         return await engine.sessions.create(options.title)
     session = await find_session(engine, options.session)
     return await session.fork() if options.fork else session
@@ -320,7 +320,7 @@ class _Run:
             return 128 + self._stopped_by
         if error is not None:
             message = str(error.data.get("message") or error.name)
-            raise Failure(f"the answer ended with an error: {message}", FAILED)
+            raise CommandFailure(f"the answer ended with an error: {message}", FAILED)
         if self._refusals.permissions or self._refusals.questions:
             _say_how_to_allow(self._refusals)
             return INCOMPLETE
@@ -337,7 +337,7 @@ def _attached(directory: str, path: str) -> dict[str, Any]:
 
     file = Path(os.path.realpath(os.path.join(directory, path)))
     if not file.exists():
-        raise Failure(f"--file: there is no {one_line(path)}")
+        raise CommandFailure(f"--file: there is no {one_line(path)}")
     kind = mimetypes.guess_type(file.name)[0] or ""
     known = kind.startswith("image/") or kind == "application/pdf"
     mime = "application/x-directory" if file.is_dir() else kind if known else "text/plain"

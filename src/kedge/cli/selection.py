@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.screen import clip, one_line
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ async def find_session(engine: "Engine", name: str | None) -> "Session":
     if len(found) == 1 or exact:
         return (exact or found)[0]
     if not found:
-        raise Failure(f"there is no session {one_line(name)}; `kedge sessions` lists them")
-    raise Failure(ambiguous(name, [each.info for each in found]))
+        raise CommandFailure(f"there is no session {one_line(name)}; `kedge sessions` lists them")
+    raise CommandFailure(ambiguous(name, [each.info for each in found]))
 
 
 async def _last(engine: "Engine") -> "Session":
     page = await engine.sessions.list(roots=True, archived=False, limit=1)
     if not page.sessions:
-        raise Failure(
+        raise CommandFailure(
             f"there is no session in {engine.place.worktree} yet; `kedge run` or `kedge serve`"
             " begins one, `kedge sessions --all` lists those of other projects"
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.screen import BOLD, DIM, Screen, clip, errors, one_line
 from kedge.cli.selection import short
 
@@ -92,7 +92,9 @@ async def find_message(session: "Session", name: str) -> str:
     if name.isascii() and name.isdecimal() and len(name) < _ID_DIGITS:
         if 1 <= int(name) <= len(turns):
             return turns[int(name) - 1].prompt.info.id
-        raise Failure(f"there is no turn {name}; `kedge log` shows the {len(turns)} there are")
+        raise CommandFailure(
+            f"there is no turn {name}; `kedge log` shows the {len(turns)} there are"
+        )
     ids = [turn.prompt.info.id for turn in turns]
     ids += [answer.info.id for turn in turns for answer in turn.answers]
     whole = f"msg_{name.removeprefix('msg_')}"
@@ -100,9 +102,13 @@ async def find_message(session: "Session", name: str) -> str:
     if whole in found or len(found) == 1:
         return whole if whole in found else found[0]
     if not found:
-        raise Failure(f"there is no message {one_line(name)}; `kedge log` lists turns and messages")
+        raise CommandFailure(
+            f"there is no message {one_line(name)}; `kedge log` lists turns and messages"
+        )
     shown = ", ".join(id.removeprefix("msg_") for id in found[:8])
-    raise Failure(f"{one_line(name)} may be {shown}; type more of the id, or the turn's number")
+    raise CommandFailure(
+        f"{one_line(name)} may be {shown}; type more of the id, or the turn's number"
+    )
 
 
 async def end_of_turn(session: "Session", message_id: str) -> str:

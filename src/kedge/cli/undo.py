@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
-from kedge.cli.failure import Failure
+from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import about_paths, add_choice, add_consent, carry_out, chosen_paths
 from kedge.cli.selection import add_session, check_idle, find_session
@@ -43,7 +43,7 @@ async def _undo(options: argparse.Namespace) -> int:
         await check_idle(session)
         prompt = await session.turn_to_undo()
         if prompt is None:
-            raise Failure(
+            raise CommandFailure(
                 "there is no turn to undo in this session; `kedge redo` brings back undone ones"
             )
         await announce_turn(session, prompt, "undo")

@@ -54,7 +54,7 @@ from kedge.store.queries.asks import (
 )
 from kedge.store.queries.grants import (
     LASTING,
-    Holder,
+    RuleHolder,
     allowed_in,
     end_rules,
     forget_allowed,
@@ -193,7 +193,7 @@ class Asks:
         said = None if message is None else check_text(message, "message").strip()
         answer = AskAnswer(reply=reply, message=(said or None) if reply == "reject" else None)
         session = None if session_id is None else check_id("ses", session_id)
-        holder = LASTING if lasting else Holder(self._engine.runs.owner, self._engine.runs.ttl)
+        holder = LASTING if lasting else RuleHolder(self._engine.runs.owner, self._engine.runs.ttl)
         script = partial(answer_permission, check_id("per", id), answer)
         await self._write_answer(partial(script, session_id=session, holder=holder))
         if reply == "always" and not lasting:

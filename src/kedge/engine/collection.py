@@ -24,7 +24,7 @@ from kedge.engine.open import open_store
 from kedge.engine.settings import Settings, data_folder, database_address
 from kedge.snapshot.objects.refs import SESSION, TAKEN
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.objects.survey import Holder, Survey, survey
+from kedge.snapshot.objects.survey import RefSpace, Survey, survey
 from kedge.snapshot.objects.view import StoreView, stores_in
 from kedge.snapshot.values import SnapshotSettings
 from kedge.store.port import Store
@@ -190,12 +190,12 @@ def _collect(root: Path, clock: Clock, settings: Settings) -> ProjectCollected:
     return ProjectCollected(project=root.name, freed=collected.freed, skipped=collected.skipped)
 
 
-async def _held(store: Store, holder: Holder) -> Held:
+async def _held(store: Store, holder: RefSpace) -> Held:
     what, title, why = await _reason(store, holder)
     return Held(what=what, title=title, why=why, snapshots=holder.snapshots, alone=holder.alone)
 
 
-async def _reason(store: Store, holder: Holder) -> tuple[str, str, str]:
+async def _reason(store: Store, holder: RefSpace) -> tuple[str, str, str]:
     name = holder.ref
     if name.startswith(TAKEN):
         return "snapshots of no session", "", "they can be restored for seven days"

@@ -15,7 +15,7 @@ from kedge.engine.steps import Step
 from kedge.engine.timeline.effects import StepSample
 from kedge.engine.turns import Turn
 from kedge.store.queries.compactions import NewPrompt, begin_summary, end_summary
-from kedge.store.queries.pruning import prune
+from kedge.store.queries.pruned_outputs import prune
 from kedge.store.transaction import ScriptMaker
 
 

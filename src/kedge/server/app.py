@@ -12,7 +12,7 @@ from kedge.server.grants import CommandGuard
 from kedge.server.request_body import Bodies, check_framing
 from kedge.server.requests import Backend, NoBody, Request, body_value, parsed_query, query_value
 from kedge.server.responses import Receive, Response, Send, Stream, send_answer
-from kedge.server.routing import Route, Router
+from kedge.server.router import Route, Router
 from kedge.server.security import Scope
 
 T = TypeVar("T")

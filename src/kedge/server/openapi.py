@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.domain.values import EXTRA_KEY
 from kedge.server.requests import NoBody
-from kedge.server.routing import Route
+from kedge.server.router import Route
 
 Json: TypeAlias = dict[str, Any]
 

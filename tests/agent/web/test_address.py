@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.agent.web.address import BadUrl, Target, is_public, names_host
+from kedge.agent.web.address import BadUrl, WebAddress, is_public, names_host
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ from kedge.agent.web.address import BadUrl, Target, is_public, names_host
 )
 def test_one_form_for_each_url(written: str, url: str) -> None:
     """A rule means the same page, however a model writes its URL."""
-    found = Target.parse(written)
+    found = WebAddress.parse(written)
     assert found.url in (url, url.replace("::ffff:7f00:1", "::ffff:127.0.0.1"))
-    assert Target.parse(found.url) == found
+    assert WebAddress.parse(found.url) == found
 
 
 @pytest.mark.parametrize(
@@ -52,27 +52,27 @@ def test_one_form_for_each_url(written: str, url: str) -> None:
 def test_what_is_no_url_of_a_page(written: str) -> None:
     """Other schemes, user names, and what different programs read differently."""
     with pytest.raises(BadUrl):
-        Target.parse(written)
+        WebAddress.parse(written)
 
 
 @given(st.text(max_size=40) | st.text("ht:/p@\\[]%.0x1#?&a", max_size=20).map("http://".__add__))
 def test_any_text_is_a_url_or_none(text: str) -> None:
     """Nothing but `BadUrl` is raised, and what is taken stays as it is."""
     try:
-        found = Target.parse(text)
+        found = WebAddress.parse(text)
     except BadUrl:
         return
-    assert Target.parse(found.url) == found
+    assert WebAddress.parse(found.url) == found
 
 
 def test_where_a_page_leads() -> None:
     """A link is read as one of its page."""
-    base = Target.parse("https://a.example/b/c")
-    assert Target.parse("../d", base).url == "https://a.example/d"
-    assert Target.parse("//b.example", base).url == "https://b.example/"
+    base = WebAddress.parse("https://a.example/b/c")
+    assert WebAddress.parse("../d", base).url == "https://a.example/d"
+    assert WebAddress.parse("//b.example", base).url == "https://b.example/"
     for bad in ("file:///x", "//me@b.example/", "javascript:x"):
         with pytest.raises(BadUrl):
-            Target.parse(bad, base)
+            WebAddress.parse(bad, base)
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_python_knows_no_more_of_them(
 )
 def test_which_patterns_name_a_server(pattern: str, url: str, *, names: bool) -> None:
     """Scheme and host have to stand there in full: others were not written for this server."""
-    assert names_host(pattern, Target.parse(url)) is names
+    assert names_host(pattern, WebAddress.parse(url)) is names

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kedge.agent.web import fetch as fetching
-from kedge.agent.web.address import Target
+from kedge.agent.web.address import WebAddress
 from kedge.agent.web.fetch import (
     MOST_BYTES,
     MOST_REDIRECTS,
@@ -22,7 +22,7 @@ from kedge.agent.web.fetch import (
     TOO_LARGE,
     Fetcher,
     FetchFailed,
-    Page,
+    WebPage,
     lookup,
 )
 from tests.agent.web.sites import (
@@ -69,16 +69,16 @@ class Fetched:
             visit=self._visit, permit=self._permit, seconds=seconds, lookup=self.names.look
         )
 
-    async def _visit(self, before: Target, after: Target) -> None:
+    async def _visit(self, before: WebAddress, after: WebAddress) -> None:
         self.led.append((before.host, after.host))
 
-    async def _permit(self, target: Target) -> bool:
+    async def _permit(self, target: WebAddress) -> bool:
         return target.host in self.allowed
 
-    async def page(self, url: str) -> Page:
+    async def page(self, url: str) -> WebPage:
         """The page at a URL."""
         async with asyncio.timeout(PATIENCE):
-            return await self.fetcher.fetch(Target.parse(url), "text/html")
+            return await self.fetcher.fetch(WebAddress.parse(url), "text/html")
 
     async def failure(self, url: str) -> str:
         """Why there is no page."""

@@ -31,7 +31,7 @@ calling: st.SearchStrategy[c.Calling] = st.one_of(
     st.builds(c.Read, names, numbers, st.none() | numbers),
     st.builds(c.Bash, texts),
     st.builds(c.Glob, texts, st.none() | texts),
-    st.builds(c.Skill, texts),
+    st.builds(c.ReadSkill, texts),
     st.builds(c.Grep, texts),
     st.builds(c.Task, texts.filter(bool), texts, st.booleans(), st.booleans()),
     st.builds(c.Grep, texts, texts, st.none() | texts),

@@ -49,7 +49,7 @@ def problems_of(prompt: str) -> list[tuple[int, str]]:
         ("bash cat <<EOF | wc", c.Bash("cat <<EOF | wc")),
         ("glob **/*.py", c.Glob("**/*.py")),
         ("glob *.py src", c.Glob("*.py", "src")),
-        ('skill "git/pr"', c.Skill("git/pr")),
+        ('skill "git/pr"', c.ReadSkill("git/pr")),
         ('grep "two words" src *.py', c.Grep("two words", "src", "*.py")),
         ("task general write a.txt hi", c.Task("general", "write a.txt hi")),
         ("task explore again ls", c.Task("explore", "ls", again=True)),

@@ -10,8 +10,6 @@ from itertools import dropwhile, filterfalse, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from kedge.agent.shell.edits import AWK, SED, sed, written
-from kedge.agent.shell.edits import written as written_by
 from kedge.agent.shell.expansion import SCRATCH
 from kedge.agent.shell.options import has
 from kedge.agent.shell.parser import CommandLine, SimpleCommand
@@ -19,6 +17,8 @@ from kedge.agent.shell.paths import MOVING, TOUCHING, carried, is_device, leads_
 from kedge.agent.shell.programs import does_more
 from kedge.agent.shell.words import ShellWord
 from kedge.agent.shell.wrappers import hinted
+from kedge.agent.shell.written_files import AWK, SED, sed, written
+from kedge.agent.shell.written_files import written as written_by
 from kedge.domain.permissions import DOES_MORE, EXACTLY, UNCERTAIN
 
 _TWO = (

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from kedge.agent.shell.edits import awk_runs, sed
 from kedge.agent.shell.options import has, leading, operands, values
 from kedge.agent.shell.parser import SimpleCommand
 from kedge.agent.shell.words import ShellWord
 from kedge.agent.shell.wrappers import GIT_CODE_OPTIONS, RUNNING_VERBS, code_values, git_verb
+from kedge.agent.shell.written_files import awk_runs, sed
 
 Words: TypeAlias = Sequence[ShellWord]
 

@@ -251,7 +251,7 @@ def _with_notes(output: str, notes: Sequence[str]) -> str:
 OWN_COMMAND = "The following tool was executed by the user"
 
 
-class Owner:
+class PersonAsker:
     """What a person runs needs no permission."""
 
     withheld = ()
@@ -292,7 +292,7 @@ async def run_own_command(
     async with turn.step() as step:
         async with step.tool("bash", {"command": command}) as running:
             try:
-                output = await run_shell(Call(step, running, Owner(), limit=limit), command)
+                output = await run_shell(Call(step, running, PersonAsker(), limit=limit), command)
             except ToolFailure as failure:
                 running.fail(str(failure))
             else:

@@ -34,7 +34,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FilePage:
     """Some lines of a file."""
 
     lines: list[str]
@@ -68,7 +68,7 @@ def numbered(number: int, line: str) -> str:
     return f"{number}: {line}"
 
 
-def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
+def read_page(file: BinaryIO, first: int, limit: int, room: int) -> FilePage:
     """At most so many lines, from the first one on (counted from 1), that fit into so many bytes
     with their numbers."""
     skipped = _skip(file, first - 1)
@@ -79,7 +79,7 @@ def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
         start = file.tell()
         line = _line(file)
         if line is None:
-            return Page(lines, skipped + len(lines), is_full=False)
+            return FilePage(lines, skipped + len(lines), is_full=False)
         room -= len(numbered(first + len(lines), line).encode()) + 1
         if room < 0 and lines:
             file.seek(start)
@@ -87,7 +87,7 @@ def read_page(file: BinaryIO, first: int, limit: int, room: int) -> Page:
         lines.append(line)
     rest = _count(file)
     total = None if rest is None else skipped + len(lines) + rest
-    return Page(lines, total, is_full=room < 0)
+    return FilePage(lines, total, is_full=room < 0)
 
 
 def _skip(file: BinaryIO, lines: int) -> int:
@@ -329,7 +329,7 @@ def _page(place: FilePlace, first: int, most: int, limit: ToolOutputConfig, told
     return _output(place, text + told.text, page.lines, is_cut=is_cut, loaded=told.files)
 
 
-def _note(page: Page, first: int) -> str:
+def _note(page: FilePage, first: int) -> str:
     last = first - 1 + len(page.lines)
     if last == page.total:
         return f"(End of file - total {page.total} lines)"

@@ -11,8 +11,8 @@ from kedge.agent.tools.images import data_url, mime_of, most_bytes
 from kedge.agent.tools.tool import Output, ToolFailure, tool
 
 if TYPE_CHECKING:
-    from kedge.agent.web.address import Target
-    from kedge.agent.web.fetch import Page
+    from kedge.agent.web.address import WebAddress
+    from kedge.agent.web.fetch import WebPage
 
 Format = Literal["markdown", "text", "html"]
 
@@ -60,24 +60,24 @@ async def webfetch(
     ] = None,
 ) -> Output:
     # Imported late: the library for requests takes longer than most of kedge.
-    from kedge.agent.web.address import BadUrl, Target, names_host
+    from kedge.agent.web.address import BadUrl, WebAddress, names_host
     from kedge.agent.web.fetch import Fetcher, FetchFailed
 
     try:
-        target = Target.parse(url)
+        target = WebAddress.parse(url)
     except BadUrl as error:
         raise ToolFailure(f"{error}. Call it again with the whole URL of a page.") from error
     said = {"url": target.url, "format": format, "timeout": timeout}
     metadata = {key: value for key, value in said.items() if value is not None}
 
-    async def visit(before: Target, after: Target) -> None:
+    async def visit(before: WebAddress, after: WebAddress) -> None:
         is_upgrade = (after.scheme, after.port) == ("https", 443)
         if after.origin == before.origin or (after.host == before.host and is_upgrade):
             await call.forbid("webfetch", [after.url])
         else:
             await call.ask("webfetch", [after.url], metadata={**metadata, "url": after.url})
 
-    async def permit(target: Target) -> bool:
+    async def permit(target: WebAddress) -> bool:
         rule = await call.rule("webfetch", target.url)
         return rule.action == "allow" and names_host(rule.pattern, target)
 
@@ -98,7 +98,7 @@ def _seconds(timeout: float | None) -> float:
     return min(timeout, _MOST_SECONDS)
 
 
-async def _output(call: Call, target: "Target", page: "Page", format: Format) -> Output:
+async def _output(call: Call, target: "WebAddress", page: "WebPage", format: Format) -> Output:
     kind = page.content_type.partition(";")[0].strip().lower()
     title = f"{target.url} ({page.content_type or 'unknown'})"
     shown = mime_of(page.data)
@@ -128,7 +128,7 @@ def _attached(call: Call, data: bytes, mime: str, title: str) -> Output:
     return Output(f"{what} fetched successfully", title=title, attachments=[attachment])
 
 
-def _text(page: "Page") -> str:
+def _text(page: "WebPage") -> str:
     """The text of a page, in the charset that its server, its first bytes or it itself names."""
     told = _CHARSET.search(page.content_type)
     name = told[1] if told else None

@@ -46,7 +46,7 @@ class BadUrl(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebAddress:
     """A URL in one form, so that rules mean the same page however it was written."""
 
     url: str
@@ -55,7 +55,7 @@ class Target:
     port: int
 
     @classmethod
-    def parse(cls, text: str, base: "Target | None" = None) -> "Target":
+    def parse(cls, text: str, base: "WebAddress | None" = None) -> "WebAddress":
         """A URL, or one that another page leads to; raises `BadUrl`."""
         text = text.strip()
         if not text or len(text) > _LONGEST or _NO_URL.search(text):
@@ -121,7 +121,7 @@ def is_public(address: Address) -> bool:
     return address in _GLOBAL_6 and not any(address in network for network in _PRIVATE_6)
 
 
-def names_host(pattern: str, target: Target) -> bool:
+def names_host(pattern: str, target: WebAddress) -> bool:
     """Whether the pattern of a rule spells out the scheme and the whole host of a URL, so that it
     was written for this very server."""
     if pattern.startswith(EXACTLY):

@@ -22,7 +22,7 @@ import httpcore2
 import httpx2
 
 from kedge._version import __version__
-from kedge.agent.web.address import BadUrl, Target, address_of, is_public
+from kedge.agent.web.address import BadUrl, WebAddress, address_of, is_public
 from kedge.domain.text import printable
 
 MOST_BYTES = 5 * 1024 * 1024
@@ -37,8 +37,8 @@ TOO_LARGE = "Response too large (exceeds 5MB limit)"
 TIMED_OUT = "Request timed out"
 
 Lookup: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-Visit: TypeAlias = Callable[[Target, Target], Awaitable[None]]
-Permit: TypeAlias = Callable[[Target], Awaitable[bool]]
+Visit: TypeAlias = Callable[[WebAddress, WebAddress], Awaitable[None]]
+Permit: TypeAlias = Callable[[WebAddress], Awaitable[bool]]
 
 
 class FetchFailed(Exception):
@@ -46,10 +46,10 @@ class FetchFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     """What a server answered."""
 
-    target: Target
+    target: WebAddress
     """Where it was found in the end."""
     content_type: str
     data: bytes
@@ -112,7 +112,7 @@ class Fetcher:
     def __post_init__(self) -> None:
         self._left = self.seconds
 
-    async def fetch(self, target: Target, accept: str) -> Page:
+    async def fetch(self, target: WebAddress, accept: str) -> WebPage:
         """Follow redirects to a page, and read it; raises `FetchFailed`."""
         headers = {"Accept": accept, "Accept-Language": "en;q=0.9, *;q=0.5"}
         headers |= {"Accept-Encoding": "gzip, deflate", "User-Agent": _BROWSER}
@@ -127,19 +127,19 @@ class Fetcher:
                 continue
             if not 200 <= answer.status < 300:
                 raise FetchFailed(f"Request failed with status code: {answer.status}")
-            return Page(target, answer.content_type, answer.data)
+            return WebPage(target, answer.content_type, answer.data)
         raise FetchFailed(f"The page redirects more than {MOST_REDIRECTS} times")
 
-    async def _led(self, target: Target, location: str) -> Target:
+    async def _led(self, target: WebAddress, location: str) -> WebAddress:
         try:
-            led = Target.parse(location, target)
+            led = WebAddress.parse(location, target)
         except BadUrl as error:
             shown = printable(location[:200])
             raise FetchFailed(f"The page redirects to {shown}. {error}") from error
         await self.visit(target, led)
         return led
 
-    async def _asked(self, target: Target, headers: Mapping[str, str]) -> "_Answer":
+    async def _asked(self, target: WebAddress, headers: Mapping[str, str]) -> "_Answer":
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
@@ -158,7 +158,7 @@ class Fetcher:
         finally:
             self._left = max(0.0, self._left - (loop.time() - begun))
 
-    async def _addresses(self, target: Target) -> Sequence[str]:
+    async def _addresses(self, target: WebAddress) -> Sequence[str]:
         """The addresses to connect to, each of them checked."""
         found: Sequence[str] = (target.host,)
         if address_of(target.host) is None:
@@ -179,7 +179,7 @@ def _is_public(text: str) -> bool:
     return address is not None and is_public(address)
 
 
-def _refusal(target: Target, address: str) -> str:
+def _refusal(target: WebAddress, address: str) -> str:
     host = f"[{target.host}]" if ":" in target.host else target.host
     shown = "" if address == target.host else f" ({address})"
     return (
@@ -190,7 +190,7 @@ def _refusal(target: Target, address: str) -> str:
     )
 
 
-def _unreached(target: Target, error: Exception) -> str:
+def _unreached(target: WebAddress, error: Exception) -> str:
     proxies = [name for name in _PROXIES if os.environ.get(name) or os.environ.get(name.lower())]
     hint = f". webfetch connects directly, without {proxies[0]}" if proxies else ""
     return f"{target.host} cannot be reached: {_why(error)}{hint}"
@@ -249,7 +249,7 @@ class _Pinned(httpcore2.AsyncNetworkBackend):
 
 
 async def _request(
-    target: Target,
+    target: WebAddress,
     addresses: Sequence[str],
     headers: Mapping[str, str],
     tls: Callable[[], ssl.SSLContext],

@@ -84,7 +84,7 @@ class End:
 Token: TypeAlias = Start | End | str
 
 
-class Writer(Protocol):
+class HtmlWriter(Protocol):
     """Writes a page as something else."""
 
     dropped: frozenset[str]
@@ -105,7 +105,7 @@ def decoded(text: str) -> str:
     return html.unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 
 
-def write(page: str, writer: Writer, stopped: Stopped = lambda: False) -> None:
+def write(page: str, writer: HtmlWriter, stopped: Stopped = lambda: False) -> None:
     """Write a page; ends early when `stopped` says so."""
     tokens = _kept(_tokens(page.translate(_UNSEEN)), writer.dropped)
     for count, token in enumerate(tokens):

@@ -19,7 +19,7 @@ from kedge.domain.ids import IdMaker
 from kedge.engine.doctor.database import can_be_read, examine_rows
 from kedge.engine.doctor.findings import Progress, Report, silent
 from kedge.engine.doctor.machine import Limits, examine_machine, limits
-from kedge.engine.doctor.sessions import Sessions
+from kedge.engine.doctor.sessions import SessionExamination
 from kedge.engine.doctor.snapshots import Stores, sizes
 from kedge.engine.open import open_store
 from kedge.engine.os_process import forget_engine, this_process
@@ -79,7 +79,7 @@ async def _readable(
         await asyncio.to_thread(stores.examine)
         for project, size in (await asyncio.to_thread(sizes, data)).items():
             report.facts[f"snapshots of {project[:12]}"] = f"{size / _MIB:.1f} MiB"
-        sessions = Sessions(
+        sessions = SessionExamination(
             store=store,
             stores=stores,
             here=here,

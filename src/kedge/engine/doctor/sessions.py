@@ -35,7 +35,7 @@ _LEFT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class SessionExamination:
     """The examination of all sessions."""
 
     store: Store

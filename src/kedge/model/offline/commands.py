@@ -81,7 +81,7 @@ class Grep:
 
 
 @dataclass(frozen=True, slots=True)
-class Skill:
+class ReadSkill:
     """Read a skill."""
 
     name: str
@@ -233,7 +233,7 @@ Offered: TypeAlias = (
     | Bash
     | Glob
     | Grep
-    | Skill
+    | ReadSkill
     | ApplyPatch
     | WriteTodos
     | Ask

@@ -104,7 +104,7 @@ def _call(command: c.Offered, tools: Collection[str]) -> tuple[str, dict[str, An
             return "glob", _given(pattern=pattern, path=path)
         case c.Grep(pattern, path, include):
             return "grep", _given(pattern=pattern, path=path, include=include)
-        case c.Skill(name):
+        case c.ReadSkill(name):
             return "skill", {"name": name}
         case c.ApplyPatch(text):
             return "apply_patch", {"patchText": text}

@@ -367,7 +367,7 @@ VERBS = MappingProxyType(
             lambda given: c.Glob(given.word().text, given.word_if_any()),
         ),
         "grep": Verb("grep PATTERN [FOLDER [FILES]]", "find text in files", _grep),
-        "skill": Verb("skill NAME", "read a skill", lambda given: c.Skill(given.word().text)),
+        "skill": Verb("skill NAME", "read a skill", lambda given: c.ReadSkill(given.word().text)),
         "patch": Verb("patch <<END", "apply a patch", lambda given: c.ApplyPatch(given.text())),
         "todo": Verb("todo [x] ITEM | [~] ITEM | ITEM !high", "set the todo list", _todo),
         "ask": Verb("ask QUESTION | ANSWER | ANSWER", "ask you, for one answer", _ask),

@@ -48,7 +48,7 @@ def _command(command: c.Command) -> str:  # noqa: C901 - one line for each comma
             return _words("glob", *_quoted_all(pattern, path))
         case c.Grep(pattern, path, include):
             return _words("grep", *_quoted_all(pattern, path, include))
-        case c.Skill(name):
+        case c.ReadSkill(name):
             return f"skill {_quoted(name)}"
         case c.ApplyPatch(text):
             return f"patch {_text(text)}"

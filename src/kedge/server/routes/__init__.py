@@ -1,5 +1,6 @@
 """All routes of the server, by area."""
 
+from kedge.server.router import Route
 from kedge.server.routes import (
     agents,
     asks,
@@ -20,7 +21,6 @@ from kedge.server.routes import (
     v2,
     vcs,
 )
-from kedge.server.routing import Route
 
 _AREAS = (
     overview,

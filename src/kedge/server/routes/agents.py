@@ -15,7 +15,7 @@ from kedge.domain.commands import Command, Skill
 from kedge.domain.errors import ModelNotFound
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes()
 

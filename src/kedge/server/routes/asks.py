@@ -9,7 +9,7 @@ from kedge.domain.permissions import AllowedPermission, PermissionReply, Permiss
 from kedge.domain.questions import QuestionRequest
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import TRUE, Response, json
-from kedge.server.routing import Routes, always
+from kedge.server.router import Routes, always
 
 routes = Routes()
 

@@ -10,8 +10,8 @@ from kedge.domain.messages import Answer, MessageModel, MessageWithParts
 from kedge.domain.values import plain
 from kedge.server.requests import NoQuery, Request, checked_id
 from kedge.server.responses import TRUE, Response, json
+from kedge.server.router import Routes, always
 from kedge.server.routes.turns import MOST_PARTS, FileInput
-from kedge.server.routing import Routes, always
 
 routes = Routes()
 

@@ -10,7 +10,7 @@ from kedge.domain.events import EventFrame
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import TRUE, Response, Stream
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes()
 _SSE = "text/event-stream"

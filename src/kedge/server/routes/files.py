@@ -9,7 +9,7 @@ from kedge.engine.files.find import Kind, Match
 from kedge.engine.files.git_status import Status, Uncounted
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, incomplete, json
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes(reads_files=True)
 

@@ -17,8 +17,8 @@ from kedge.engine.session import Session
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import Response, json
+from kedge.server.router import Routes
 from kedge.server.routes.session_lists import next_page
-from kedge.server.routing import Routes
 
 routes = Routes()
 

@@ -18,7 +18,7 @@ from kedge.domain.errors import StoreError
 from kedge.server import openapi
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import TRUE, Response, json, json_text
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes()
 _client_log = logging.getLogger("kedge.client")

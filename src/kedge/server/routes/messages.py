@@ -12,7 +12,7 @@ from kedge.engine.validation import MAX_LIMIT
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import TRUE, Response, json, json_bytes, json_text
-from kedge.server.routing import Routes, always
+from kedge.server.router import Routes, always
 
 routes = Routes()
 

@@ -12,7 +12,7 @@ from kedge.model.catalog import Catalog
 from kedge.model.registry import KNOWN
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes()
 

@@ -3,7 +3,7 @@
 from kedge.server.errors import NotBuilt
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response
-from kedge.server.routing import Handler, Routes, always
+from kedge.server.router import Handler, Routes, always
 
 routes = Routes()
 

@@ -9,7 +9,7 @@ from html import escape
 from kedge.server.overview import TO_CONFIGURE, Overview, overview_of
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes()
 _HOST = re.compile(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", re.ASCII)

@@ -6,7 +6,7 @@ from kedge.domain.errors import ProjectNotFound
 from kedge.domain.projects import Project, ProjectCommands, ProjectIcon
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
-from kedge.server.routing import Routes, always
+from kedge.server.router import Routes, always
 
 routes = Routes()
 

@@ -10,7 +10,7 @@ from kedge.engine.json_views import shown
 from kedge.engine.session import Session
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import Response, json
-from kedge.server.routing import Routes, always
+from kedge.server.router import Routes, always
 
 routes = Routes()
 

@@ -14,7 +14,7 @@ from kedge.engine.validation import MAX_LIMIT
 from kedge.server.errors import BadRequest
 from kedge.server.requests import NoBody, Request
 from kedge.server.responses import Response, json, json_text
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 from kedge.server.settings import ServerSettings
 
 routes = Routes()

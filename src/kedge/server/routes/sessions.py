@@ -11,8 +11,8 @@ from kedge.engine.json_views import child_session_texts, fork_session_texts, ses
 from kedge.engine.session import Session
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import TRUE, Response, json, json_text
+from kedge.server.router import Routes
 from kedge.server.routes.session_lists import allowed
-from kedge.server.routing import Routes
 
 routes = Routes()
 

@@ -14,7 +14,7 @@ from kedge.domain.values import Value, plain
 from kedge.engine.session import Session
 from kedge.server.requests import NoBody, NoQuery, Request, checked_id
 from kedge.server.responses import NOTHING, TRUE, Response, json
-from kedge.server.routing import Routes, always
+from kedge.server.router import Routes, always
 
 routes = Routes()
 

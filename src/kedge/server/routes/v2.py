@@ -16,9 +16,9 @@ from kedge.engine.files.find import Kind
 from kedge.model.registry import KNOWN
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
+from kedge.server.router import Routes
 from kedge.server.routes.agents import shown_agents
 from kedge.server.routes.models import shown_providers
-from kedge.server.routing import Routes
 
 T = TypeVar("T")
 

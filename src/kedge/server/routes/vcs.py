@@ -7,7 +7,7 @@ import msgspec
 from kedge.engine.files.git_status import Branches, CheckoutChange, CheckoutChanges, Mode
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, incomplete, json
-from kedge.server.routing import Routes
+from kedge.server.router import Routes
 
 routes = Routes(reads_files=True)
 

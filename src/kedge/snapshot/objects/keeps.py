@@ -41,7 +41,7 @@ ReadObject: TypeAlias = Callable[[bytes], tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class KeptObjects:
     """The content of a keep: two trees, a blob, and the keeper's fields."""
 
     files: bytes
@@ -58,7 +58,7 @@ class Keep:
     commit: bytes
     depth: int
     seconds: int
-    held: Held
+    held: KeptObjects
 
     @property
     def tip(self) -> Tip:
@@ -107,7 +107,9 @@ class Link:
         return self.word == "release"
 
 
-def new_keep(held: Held, standing: Sequence[Tip], seconds: int) -> tuple[Keep, list[NewObject]]:
+def new_keep(
+    held: KeptObjects, standing: Sequence[Tip], seconds: int
+) -> tuple[Keep, list[NewObject]]:
     """A keep that follows the standing commits, and the objects that it consists of."""
     entries = [(b"files", FOLDER_MODE, held.files), (b"notes", FOLDER_MODE, held.notes)]
     tree = formats.encode_tree([*entries, (b"base", 0o100644, held.base)])
@@ -208,7 +210,7 @@ def read_keep(read: ReadObject, link: Link) -> Keep:
     if entries.keys() != {b"files", b"notes", b"base"}:
         raise SnapshotStoreDamaged(f"the commit {link.id.hex()} does not hold a snapshot")
     lines = link.commit.message.decode("utf-8", "surrogateescape").split("\n")[2:]
-    held = Held(
+    held = KeptObjects(
         files=entries[b"files"],
         notes=entries[b"notes"],
         base=entries[b"base"],

@@ -31,7 +31,7 @@ from kedge.snapshot.objects.formats import EMPTY_TREE, TREE, Content, NewObject
 from kedge.snapshot.objects.gc import Collected, CollectionPause, Sweep, lock
 from kedge.snapshot.objects.journal import ForeignJournals, OpenJournal, Tip, take_over_dead
 from kedge.snapshot.objects.journals import OwnJournals
-from kedge.snapshot.objects.keeps import Held, Keep, reach
+from kedge.snapshot.objects.keeps import Keep, KeptObjects, reach
 from kedge.snapshot.objects.layout import Usage, size_of
 from kedge.snapshot.objects.packs import Packs
 from kedge.snapshot.objects.refs import Refs, session_ref, taken_ref
@@ -188,7 +188,7 @@ class ObjectStore:
         fields: Mapping[str, str] | None = None,
     ) -> bytes:
         """Hold a snapshot for a session, or without one for a while; returns the commit."""
-        held = Held(files=files, notes=notes, base=base, fields=dict(fields or {}))
+        held = KeptObjects(files=files, notes=notes, base=base, fields=dict(fields or {}))
         with self._usable(), disk_errors("keeping a snapshot"):
             name = self._ref_name(session)
             standing = self._chains.standing(name) if session else self._chains.own(name)
@@ -205,7 +205,7 @@ class ObjectStore:
             return taken_ref(self._own.open_journal().unique)
         return session_ref(session)
 
-    def _put_keep(self, name: str, held: Held, standing: list[Tip]) -> Keep:
+    def _put_keep(self, name: str, held: KeptObjects, standing: list[Tip]) -> Keep:
         keep, objects = keeps.new_keep(held, standing, self._now())
         self._put_commit(name, standing, keep.tip, objects)
         self._chains.remember(keep)

@@ -23,7 +23,7 @@ Tell = Callable[[int, int], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Holder:
+class RefSpace:
     """A ref, and what it holds."""
 
     ref: str
@@ -43,7 +43,7 @@ class Survey:
     journals: int = 0
     live_writers: int = 0
     """Processes that write to it now; their journals stay."""
-    holders: list[Holder] = field(default_factory=list)
+    holders: list[RefSpace] = field(default_factory=list)
     """The largest first."""
     shared: int = 0
     """Held by several refs."""
@@ -115,7 +115,7 @@ def _journal_tips(view: StoreView) -> dict[str, set[Tip]]:
 def _walk(view: StoreView, marks: ObjectMarks, found: Survey, tell: Tell) -> None:
     total, done = len(marks), 0
     for n, (name, tips) in enumerate(sorted(view.tips().items())):
-        holder = Holder(ref=name)
+        holder = RefSpace(ref=name)
         found.holders.append(holder)
         for kind, id in _reached(view, marks, tips, n + _FIRST, found):
             done += 1

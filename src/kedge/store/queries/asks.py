@@ -28,7 +28,7 @@ from kedge.domain.questions import QuestionRequest
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.values import Value
 from kedge.store.queries.fences import Fence
-from kedge.store.queries.grants import LASTING, Holder, IsOpen, allow, allowed_in
+from kedge.store.queries.grants import LASTING, IsOpen, RuleHolder, allow, allowed_in
 from kedge.store.queries.sessions import about, lock_live_session, lock_session
 from kedge.store.rows import MAX_SESSION_BYTES, MAX_VALUE_BYTES, check_size
 from kedge.store.transaction import Script, row, rows, run
@@ -97,7 +97,7 @@ def answer_permission(
     owners: Owners,
     now: int,
     session_id: str | None = None,
-    holder: Holder = LASTING,
+    holder: RuleHolder = LASTING,
 ) -> Script[None]:
     """Answer a permission request of a run.
 

@@ -19,7 +19,7 @@ from kedge.store.queries.changes import ChangeKey, calls_between, changes_betwee
 from kedge.store.queries.messages import change_message
 from kedge.store.queries.parts import decode_part
 from kedge.store.queries.plans import StoredPlan, open_plans, settle_plans
-from kedge.store.queries.pruning import created_at, unprune
+from kedge.store.queries.pruned_outputs import created_at, unprune
 from kedge.store.queries.sessions import LockedSession, about, save_session
 from kedge.store.queries.tails import NewTail, cut_tail
 from kedge.store.queries.todos import add_version, get_todos, todos_before

@@ -8,7 +8,7 @@ from kedge.domain.ids import IdBlock, IdMaker
 from kedge.domain.sessions import SessionInfo
 from kedge.store.queries.copies import finish_copy, rename_tail_starts
 from kedge.store.queries.interrupts import interrupt_open_messages
-from kedge.store.queries.pruning import created_at, unprune
+from kedge.store.queries.pruned_outputs import created_at, unprune
 from kedge.store.queries.search import COPIED
 from kedge.store.queries.sessions import (
     LockedSession,

@@ -22,7 +22,7 @@ in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class RuleHolder:
     """What ends a rule."""
 
     owner: str
@@ -31,7 +31,7 @@ class Holder:
     """Milliseconds after which the engine counts as gone unless it renews."""
 
 
-LASTING = Holder("", 0)
+LASTING = RuleHolder("", 0)
 
 
 def allowed_in(project_id: str, is_open: IsOpen) -> Script[list[AllowedPermission]]:
@@ -55,7 +55,7 @@ def allowed_in(project_id: str, is_open: IsOpen) -> Script[list[AllowedPermissio
 
 
 def allow(
-    project_id: str, request: PermissionRequest, holder: Holder, *, is_open: IsOpen, now: int
+    project_id: str, request: PermissionRequest, holder: RuleHolder, *, is_open: IsOpen, now: int
 ) -> Script[None]:
     """Store the rules that a request offers; rules that are over are dropped."""
     time = yield from _clock()

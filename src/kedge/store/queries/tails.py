@@ -18,7 +18,7 @@ from kedge.store.queries.changes import UnknownCall
 from kedge.store.queries.copies import announce_copies, finish_copy, rename_tail_starts
 from kedge.store.queries.interrupts import interrupt_open_messages
 from kedge.store.queries.parts import decode_part
-from kedge.store.queries.pruning import created_at, unprune
+from kedge.store.queries.pruned_outputs import created_at, unprune
 from kedge.store.queries.search import COPIED
 from kedge.store.queries.sessions import about, get_session_text, insert_session, lock_live_session
 from kedge.store.queries.todos import add_version

@@ -34,7 +34,7 @@ from kedge.store.queries.asks import (
     withdraw_ask,
 )
 from kedge.store.queries.fences import Fence
-from kedge.store.queries.grants import Holder, allowed_in, end_rules, forget_allowed, rules_for
+from kedge.store.queries.grants import RuleHolder, allowed_in, end_rules, forget_allowed, rules_for
 from kedge.store.queries.leases import release_lease, renew_leases, take_over
 from kedge.store.queries.retention import compact_session, purge_session, stop_and_delete
 from kedge.store.queries.sessions import restore_session
@@ -381,7 +381,7 @@ async def what_is_allowed_ends_with_its_holder(database: Database) -> None:
                 ALWAYS,
                 owners=THERE,
                 now=scene.clock.now(),
-                holder=Holder(owner, ttl),
+                holder=RuleHolder(owner, ttl),
             )
         found = await scene.read(allowed_in, info.projectID, only_b)
         assert [(each.pattern, each.lasting) for each in found] == [("y", False), ("z", True)]

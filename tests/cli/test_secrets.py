@@ -193,12 +193,14 @@ def test_the_password_of_a_database_is_not_shown(terminal: Terminal, form: str) 
         more = [] if form.isupper() else form.format(url).split()
         with serving(terminal, WAYS["module"], *more, **variables) as process:
             database.settimeout(PATIENCE)
-            database.accept()[0].close()
-            proc = Path("/proc", str(process.pid))
-            for name in ("environ", "cmdline"):
-                assert b"hunter2" not in proc.joinpath(name).read_bytes()
-            if more:
-                assert b"postgresql://me:***@127.0.0.1" in proc.joinpath("cmdline").read_bytes()
+            # The server ends when its database hangs up.
+            with database.accept()[0]:
+                proc = Path("/proc", str(process.pid))
+                for name in ("environ", "cmdline"):
+                    assert b"hunter2" not in proc.joinpath(name).read_bytes()
+                if more:
+                    shown = proc.joinpath("cmdline").read_bytes()
+                    assert b"postgresql://me:***@127.0.0.1" in shown
 
 
 def test_what_is_no_secret_begins_nothing_again(terminal: Terminal) -> None:

@@ -83,15 +83,17 @@ class Growing:
             raise
         self._saved_at = monotonic()
 
-    async def _grow(self) -> None:
-        """Store the current state of the part, if enough time has passed."""
+    async def _grow(self) -> bool:
+        """Store the current state of the part if enough time has passed; return whether it has."""
         began = monotonic()
-        if began - self._saved_at >= self._pause:
-            await self._step.put(self._latest(), of=self, progress=True, after_progress=True)
-            self._saved_at = monotonic()
-            # A state that takes long to store is stored less often, so that it does not delay the
-            # others.
-            self._pause = max(_PROGRESS, _SHARE * (self._saved_at - began))
+        if began - self._saved_at < self._pause:
+            return False
+        await self._step.put(self._latest(), of=self, progress=True, after_progress=True)
+        self._saved_at = monotonic()
+        # A state that takes long to store is stored less often, so that it does not delay the
+        # others.
+        self._pause = max(_PROGRESS, _SHARE * (self._saved_at - began))
+        return True
 
     async def _give_up(self) -> None:
         """Release what the part holds because its step failed before the part's block ended."""
@@ -302,10 +304,13 @@ class ToolCall(Growing):
         self._check_open()
         self.metadata.update(metadata)
 
-    async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
-        """Show the progress of the tool; at most two states a second are stored."""
+    async def progress(self, *, title: str | None = None, **metadata: Any) -> bool:  # noqa: ANN401
+        """Show the progress of the tool; at most two states a second are stored.
+
+        Returns whether this one was. If not, it is shown with the next one.
+        """
         self._tell(title, metadata)
-        await self._grow()
+        return await self._grow()
 
     def _tell(self, title: str | None, metadata: Mapping[str, Any]) -> None:
         self._check_open()

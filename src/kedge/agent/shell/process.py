@@ -74,10 +74,10 @@ async def run(
     shell: Sequence[str],
     directory: Path,
     limit: float | None,
-    told: Callable[[str], Awaitable[None]],
+    told: Callable[[str], Awaitable[bool]],
 ) -> Ran:
     """Run a command line to its end; `told` is called with the newest output, at most four times a
-    second.
+    second, and says whether it is shown now.
 
     If the limit, in seconds, is over or the task is cancelled, everything that the command started
     is ended first. Raises OSError if it cannot be started.
@@ -112,7 +112,7 @@ async def run(
     )
 
 
-async def _give_up(command: "_Command", told: Callable[[str], Awaitable[None]]) -> None:
+async def _give_up(command: "_Command", told: Callable[[str], Awaitable[bool]]) -> None:
     await command.end()
     # If it is stopped because nothing can be stored any more, it still has to stop.
     with contextlib.suppress(KedgeError):
@@ -187,7 +187,7 @@ async def _let_in(call: "Call", process: asyncio.subprocess.Process, opener: int
 
 
 async def _wait(
-    command: _Command, limit: float | None, told: Callable[[str], Awaitable[None]]
+    command: _Command, limit: float | None, told: Callable[[str], Awaitable[bool]]
 ) -> bool:
     """Wait for the shell; return whether it ended in time."""
     exited = asyncio.ensure_future(command.process.wait())
@@ -205,11 +205,13 @@ async def _wait(
     return exited in done
 
 
-async def _tell(pipe: Pipe, told: Callable[[str], Awaitable[None]]) -> None:
+async def _tell(pipe: Pipe, told: Callable[[str], Awaitable[bool]]) -> None:
     while True:
         await pipe.came.wait()
         pipe.came.clear()
-        await told(pipe.output.preview())
+        if not await told(pipe.output.preview()):
+            # Nothing more may come for long: it is told again until it is shown.
+            pipe.came.set()
         await asyncio.sleep(_TOLD_EVERY)
 
 

@@ -75,8 +75,8 @@ async def bash(
     directory = call.directory if workdir is None else call.path(workdir)
     await _ask(call, line, directory)
 
-    async def told(output: str) -> None:
-        await call.progress(output=output)
+    async def told(output: str) -> bool:
+        return await call.progress(output=output)
 
     await told("")
     await call.observes()
@@ -96,8 +96,8 @@ async def run_line(call: Call, command: str) -> Output:
     directory = call.directory
     await _ask(call, line, directory)
 
-    async def told(output: str) -> None:
-        await call.progress(output=output)
+    async def told(output: str) -> bool:
+        return await call.progress(output=output)
 
     await call.observes()
     limit = _DEFAULT_TIME / 1000
@@ -114,8 +114,8 @@ async def run_shell(call: Call, command: str) -> Output:
     """Run a user's own command line: without asking, and without a time limit."""
     line = _checked(command)
 
-    async def told(output: str) -> None:
-        await call.progress(output=output)
+    async def told(output: str) -> bool:
+        return await call.progress(output=output)
 
     await call.observes()
     directory = call.directory

@@ -227,9 +227,9 @@ class Call:
         """Metadata that the call ends with, also if it fails."""
         self._running.keep(**metadata)
 
-    async def progress(self, *, title: str | None = None, **metadata: Any) -> None:  # noqa: ANN401
-        """Show the user how far it has come."""
-        await self._running.progress(title=title, **metadata)
+    async def progress(self, *, title: str | None = None, **metadata: Any) -> bool:  # noqa: ANN401
+        """Show the user how far it has come; return whether it is shown now, or with the next."""
+        return await self._running.progress(title=title, **metadata)
 
     def edited(self, path: Path) -> None:
         """Announce to subscribers that a file was written, moved or deleted."""

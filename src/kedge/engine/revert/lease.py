@@ -12,7 +12,7 @@ from kedge.domain.sessions import Idle
 from kedge.snapshot.files.steps import MayWrite
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.requests import open_requests
-from kedge.store.queries.reverts import begin_revert, end_revert, resume_plan
+from kedge.store.queries.reverts import begin_revert, begin_undo, end_revert, resume_plan
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -34,12 +34,15 @@ class Lease:
 
 
 @asynccontextmanager
-async def leased(engine: "Engine", session_id: str) -> AsyncIterator[Lease]:
-    """Take the lease of a session; `SessionBusy` if it runs and was not asked to stop."""
+async def leased(engine: "Engine", session_id: str, *, hides: bool = True) -> AsyncIterator[Lease]:
+    """Take the lease of a session; `SessionBusy` if it runs and was not asked to stop.
+
+    `hides` says whether messages may be hidden, and with them prompts that wait.
+    """
     deadline = asyncio.get_running_loop().time() + engine.settings.stop_patience
     while True:
         try:
-            async with _kept(engine, session_id, None) as lease:
+            async with _kept(engine, session_id, None, hides) as lease:
                 assert lease is not None
                 yield lease
                 return
@@ -69,7 +72,7 @@ class _Taken(Exception):
 
 @asynccontextmanager
 async def _kept(
-    engine: "Engine", session_id: str, plan_id: str | None
+    engine: "Engine", session_id: str, plan_id: str | None, hides: bool = False
 ) -> AsyncIterator[Lease | None]:
     def stop(closer: asyncio.Task[Any] | None) -> None:
         """Ignored: a revert ends soon, and one that is cut off would only have to be completed
@@ -81,7 +84,7 @@ async def _kept(
         raise _Taken from None
     try:
         still_held = engine.runs.still_held()
-        fence = await _take(engine, session_id, plan_id, stop)
+        fence = await _take(engine, session_id, plan_id, stop, hides)
         if fence is None:
             yield None
             return
@@ -97,11 +100,13 @@ async def _kept(
 
 
 async def _take(
-    engine: "Engine", session_id: str, plan_id: str | None, stop: "Stop"
+    engine: "Engine", session_id: str, plan_id: str | None, stop: "Stop", hides: bool
 ) -> Fence | None:
     runs = engine.runs
     names: dict[str, Any] = {"ttl": runs.ttl, "is_alive": runs.alive_in(session_id, stop)}
     try:
+        if plan_id is None and not hides:
+            return await engine.store.write(partial(begin_undo, session_id, runs.owner, **names))
         if plan_id is None:
             now = engine.clock.now()
             begin = partial(begin_revert, session_id, runs.owner, engine.ids, now=now, **names)

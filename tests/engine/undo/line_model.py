@@ -51,12 +51,23 @@ class Model:
 
     def without(self, out: set[int], file: str) -> list[str] | None:
         """A file as all edits but some leave it when they are done again in their order; None where
-        one of them cannot be done."""
-        lines: list[str] | None = self.first[file]
+        one of them cannot be done, unless another one took away again what it would have added."""
+        lines = self.first[file]
+        missing: set[str | None] = set()
         for n, edit in enumerate(self.edits):
-            if edit.file == file and n not in out and lines is not None:
-                lines = edit.on(lines)
-        return lines
+            if edit.file != file or n in out:
+                continue
+            found = edit.on(lines)
+            if found is not None:
+                lines = found
+                continue
+            if edit.kind == "delete" and edit.old not in missing:
+                return None
+            if edit.kind != "insert":
+                missing.discard(edit.old)
+            if edit.kind != "delete":
+                missing.add(edit.new)
+        return None if missing else lines
 
     def any_edit(self, choice: random.Random, by: str) -> Edit:
         """An edit that somebody may make now; every line that it adds is unlike any other."""

@@ -1,6 +1,7 @@
 """Decides the outcome of one path by itself; `plan` decides whether it fits with the other
 paths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
@@ -10,6 +11,7 @@ from kedge.engine.revert.merge import (
     Conflict,
     Contents,
     PathHistory,
+    Segment,
     Source,
     composed,
     without,
@@ -94,7 +96,7 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
         if isinstance(want, Absent) and isinstance(wish.now, Present):
             _check_deletion(history, wish.now)
         is_exact = len(segments) == 1 and is_same(wish.now, segments[0].after)
-        if not is_exact and not _leads_back(history, want, wish.now, contents):
+        if not is_exact and not _leads_back(history, segments, want, wish.now, contents):
             return _not_alone(wish, want)
     except Conflict as conflict:
         reason = _in_the_way(history.disk) or str(conflict)
@@ -105,19 +107,30 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
     return _granted(wish, want, history.own[0].before)
 
 
-def _leads_back(history: PathHistory, want: Known, now: Known, contents: Contents) -> bool:
-    """Whether taking out the reverse restores what is there now, if there has to be a way back.
+def _leads_back(
+    history: PathHistory, segments: Sequence[Segment], want: Known, now: Known, contents: Contents
+) -> bool:
+    """Whether there is a way back, if there has to be one: by each step, and by the reverse.
 
     Then exactly the chosen changes are undone: none of them is hidden by another that stays.
     """
     if history.reverse is None:
         return True
     try:
+        state = now
+        for segment in reversed(segments):
+            before, state = state, without(segment, state, contents)
+            if not is_same(without(_inverse(segment), state, contents), before):
+                return False
         for segment in reversed(composed(history.reverse)):
             want = without(segment, want, contents)
     except Conflict:
         return False
     return is_same(want, now)
+
+
+def _inverse(segment: Segment) -> Segment:
+    return Segment(segment.after, segment.before, segment.source)
 
 
 def _not_alone(wish: Wish, want: Known) -> Wish:

@@ -29,6 +29,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Where sessions are stored; without the password."""
     model: str | None
     """The model for a prompt that names neither a model nor an agent; None if there is none."""
+    canAnswer: bool
+    """Whether that model has everything that a request needs; its provider was not asked."""
     problem: str | None = None
     """Why that model cannot be used, or differs from the configured one."""
     isOffline: bool
@@ -44,23 +46,28 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 async def overview_of(backend: Backend, place: Place, url: str) -> Overview:
     """The overview of a directory for a client that reaches the server at this address."""
     around = await backend.agent.surroundings_of(place.directory, place.worktree)
+    catalog = around.catalog
     model: str | None = None
+    notice: str | None = None
+    is_offline = False
     try:
         choice = around.chosen(None, None, None)
     except KedgeError as error:
-        problem: str | None = str(error)
+        why_not: str | None = str(error)
     else:
-        found = choice.model
-        model = f"{found.providerID}/{found.modelID}"
-        problem = choice.notice or around.catalog.why_not(found.providerID, found.modelID)
+        found = choice.model.providerID, choice.model.modelID
+        model = "/".join(found)
+        is_offline = catalog.is_bare and found == catalog.default()
+        notice, why_not = choice.notice, catalog.why_not(*found)
     return Overview(
         version=backend.engine.version,
         directory=place.directory,
         worktree=place.worktree,
         database=backend.engine.store.location,
         model=model,
-        problem=problem,
-        isOffline=around.catalog.is_bare,
+        canAnswer=why_not is None,
+        problem=why_not or notice,
+        isOffline=is_offline,
         isProtected=bool(backend.settings.password),
         notices=list(around.config.notices),
         attach=_attaching(url, backend.settings),
@@ -89,8 +96,9 @@ def lines(overview: Overview) -> Iterator[str]:
             f"no model is configured, so {overview.model} answers, which carries out plain"
             f" commands. {TO_CONFIGURE}"
         )
-    elif overview.model is None:
-        yield f"prompts cannot be answered: {overview.problem}"
+    elif not overview.canAnswer:
+        by = "" if overview.model is None else f" by {overview.model}"
+        yield f"prompts cannot be answered{by}: {overview.problem}"
     else:
         yield f"prompts are answered by {overview.model}"
         if overview.problem is not None:

@@ -134,6 +134,20 @@ async def test_a_model_that_cannot_be_asked_is_told(world: World, said: dict[str
     assert first.endswith(answer["problem"])
 
 
+async def test_a_file_that_cannot_be_read_is_told(world: World) -> None:
+    """No prompt is answered before it is mended, so no model is told to answer."""
+    world.put("opencode.json", '{"model": "mine/x",,}')
+    async with serve(world) as served:
+        answer = (await served.get("/")).json
+        session = (await served.post("/session")).json["id"]
+        prompt = {"parts": [{"type": "text", "text": "echo hello"}]}
+        refused = await served.post(f"/session/{session}/message", prompt)
+    assert refused.json["name"] == "ConfigInvalidError"
+    assert answer["problem"] == refused.json["data"]["message"]
+    assert (answer["model"], answer["canAnswer"], answer["isOffline"]) == (None, False, False)
+    assert [notice.startswith(answer["problem"]) for notice in answer["notices"]] == [True]
+
+
 async def test_another_model_that_answers_is_told(world: World) -> None:
     """With why it is not the one that the agent has."""
     mine = {"models": {"x": {}}, "options": {"baseURL": "http://127.0.0.1:9"}}

@@ -3,9 +3,11 @@ ignored, how to attach. `kedge serve` prints it to standard error; `GET /` retur
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
+from kedge.agent.context import Surroundings
 from kedge.domain.errors import KedgeError
 from kedge.engine.engine import Place
 from kedge.server.requests import Backend
@@ -46,31 +48,48 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 async def overview_of(backend: Backend, place: Place, url: str) -> Overview:
     """The overview of a directory for a client that reaches the server at this address."""
     around = await backend.agent.surroundings_of(place.directory, place.worktree)
-    catalog = around.catalog
-    model: str | None = None
-    notice: str | None = None
-    is_offline = False
-    try:
-        choice = around.chosen(None, None, None)
-    except KedgeError as error:
-        why_not: str | None = str(error)
-    else:
-        found = choice.model.providerID, choice.model.modelID
-        model = "/".join(found)
-        is_offline = catalog.is_bare and found == catalog.default()
-        notice, why_not = choice.notice, catalog.why_not(*found)
+    answerer = _answerer(around)
     return Overview(
         version=backend.engine.version,
         directory=place.directory,
         worktree=place.worktree,
         database=backend.engine.store.location,
-        model=model,
-        canAnswer=why_not is None,
-        problem=why_not or notice,
-        isOffline=is_offline,
+        model=answerer.model,
+        canAnswer=answerer.why_not is None,
+        problem=answerer.why_not or answerer.notice,
+        isOffline=answerer.is_offline,
         isProtected=bool(backend.settings.password),
         notices=list(around.config.notices),
         attach=_attaching(url, backend.settings),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answerer:
+    """What would answer a prompt that names neither a model nor an agent."""
+
+    model: str | None = None
+    why_not: str | None = None
+    """Why it would not answer."""
+    notice: str | None = None
+    """Why it is not the model that was configured."""
+    is_offline: bool = False
+
+
+def _answerer(around: Surroundings) -> Answerer:
+    if around.config.problems:
+        return Answerer(why_not=around.config.problems[0])
+    catalog = around.catalog
+    try:
+        choice = around.chosen(None, None, None)
+    except KedgeError as error:
+        return Answerer(why_not=str(error))
+    found = choice.model.providerID, choice.model.modelID
+    return Answerer(
+        model="/".join(found),
+        why_not=catalog.why_not(*found),
+        notice=choice.notice,
+        is_offline=catalog.is_bare and found == catalog.default(),
     )
 
 

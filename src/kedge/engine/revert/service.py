@@ -110,7 +110,8 @@ class Reverts:
         """Stop the tasks in the background that what is undone has begun."""
         script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
         for child in await self._engine.store.scan(script):
-            await self._engine.background.drop(child)
+            # Told after an unrevert; dropped with the prompt that makes the revert final.
+            await self._engine.background.defer(child)
             if not await self._engine.runs.stop(child):
                 raise SessionBusy(child)
 

@@ -6,6 +6,7 @@
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 from tests.server.replay_reader import (
@@ -34,6 +35,8 @@ _FORKS = {
     "{S12}": {"sessionID": "{S3}", "messageID": "{M6}"},
     "{S13}": {"sessionID": "{S12}"},
 }
+_CHILD_TOUCHED = "{S15} session.updated title agent model cost permission touched"
+"""What the first prompt of a subtask changes."""
 _OWN_WORDS = (
     *("Missing key", "Expected Part", "Expected an ", "Expected array", "Expected number"),
     *("Expected string", "Expected object", 'Expected "', "Expected {"),
@@ -146,7 +149,49 @@ def _not_listed(step: Step, session: str) -> Step:
 def _come_later(step: Step) -> Step:
     if _LATER.search(asked(step)):
         return failed(step, 501, "NotImplemented")
-    return _not_listed(step, "{S15}")
+    return step
+
+
+def _cost_of_subtasks(found: dict[str, Any]) -> dict[str, Any]:
+    """The first session has given a task, and costs something from then on."""
+    if found.get("id") != "{S1}" or "slug" not in found or not found["cost"]:
+        return found
+    return {**found, "subtasks": {"cost": "{n}", "tokens": "{any}"}}
+
+
+def _cost_of_subtasks_is_told(lines: Lines, act: Act) -> Lines:
+    done: Lines = []
+    for line in lines:
+        if "tool task completed" in line:
+            done.append("{S1} session.updated")
+            told = line.replace("metadata=model", "metadata=cost,model")
+            done.append(told.replace("sessionId,truncated", "sessionId,tokens,truncated"))
+        else:
+            done.append(line)
+    return done
+
+
+def _callers_are_older(step: Step) -> Step:
+    """A session is as new as its newest prompt: a subtask got it later than its caller."""
+    answer = step.get("answer")
+    listed = answer if isinstance(answer, list) else []
+    ids = [each.get("id") for each in listed if isinstance(each, dict)]
+    if ("{S1}", "{S15}") not in pairwise(ids):
+        return step
+    at = ids.index("{S1}")
+    return {**step, "answer": [*listed[:at], listed[at + 1], listed[at], *listed[at + 2 :]]}
+
+
+def _tasks_run_before_their_session(lines: Lines, act: Act) -> Lines:
+    """A call runs from the first check on, and a subtask knows its agent and model at once."""
+    done: Lines = []
+    for line in lines:
+        if line == _CHILD_TOUCHED:
+            continue
+        done.append(_CHILD_TOUCHED if line == "{S15} session.updated touched" else line)
+        if line.endswith("tool task pending input="):
+            done.append("{S1} part A1.2 tool task running input=description,prompt,subagent_type")
+    return done
 
 
 def _search_is_literal(step: Step) -> Step:
@@ -424,5 +469,8 @@ DIFFERENCES = (
     Difference("compactions touch the session", events=_compactions_touch),
     Difference("words of summaries", in_answers(_words_of_summaries)),
     Difference("words of tools", in_answers(_words_of_tools)),
+    Difference("cost of subtasks", in_answers(_cost_of_subtasks), _cost_of_subtasks_is_told),
+    Difference("callers are older", _callers_are_older),
+    Difference("tasks run at once", events=_tasks_run_before_their_session),
     Difference("init is remembered", in_answers(_init_is_remembered)),
 )

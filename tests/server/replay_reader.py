@@ -1,6 +1,6 @@
 """How recordings are read for kedge: differences turn what was recorded into what is expected."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ def reading(differences: Iterable[Difference]) -> Reading:
         return step
 
     def events(act: Act) -> Lines:
-        lines = expected(act.events) if is_turn(act) else list(act.events)
+        lines = by_session(act.events, expected) if is_turn(act) else list(act.events)
         for each in known:
             lines = each.events(lines, act)
         return lines
@@ -56,9 +56,22 @@ def reading(differences: Iterable[Difference]) -> Reading:
     return Reading(exchange=exchange, events=events, seen=in_order)
 
 
+def by_session(lines: Sequence[str], read: Callable[[Lines], Lines]) -> Lines:
+    """Lines of several sessions that work at the same time, those of each one together: how they
+    mix is left to chance."""
+    if not all(line.startswith("{S") for line in lines):
+        return read(list(lines))
+    told: dict[str, Lines] = {}
+    for line in lines:
+        session, _, rest = line.partition(" ")
+        told.setdefault(session, []).append(rest)
+    return [f"{session} {line}" for session in sorted(told) for line in read(told[session])]
+
+
 def in_order(lines: Lines) -> Lines:
     """What comes sooner or later by chance has its place only in turns."""
-    return without_chance(lines) if "message.updated A1 of U1" in lines else lines
+    is_of_turn = any(line.endswith("message.updated A1 of U1") for line in lines)
+    return by_session(lines, without_chance) if is_of_turn else lines
 
 
 def is_turn(act: Act) -> bool:

@@ -86,7 +86,7 @@ def _no_turn_for_unknown_names(lines: Lines, act: Act) -> Lines:
     return [error]
 
 
-def _nobody_to_abort(lines: Lines, act: Act) -> Lines:
+def _nothing_to_abort(lines: Lines, act: Act) -> Lines:
     return [] if asked(act.do[0]) == "POST /session/ses_nope/abort" else lines
 
 
@@ -419,7 +419,7 @@ DIFFERENCES = (
     Difference("come later", _come_later),
     Difference("bad requests are 400", _bad_requests),
     Difference("unknown models and agents", _unknown_names, _no_turn_for_unknown_names),
-    Difference("nobody to abort", events=_nobody_to_abort),
+    Difference("nothing to abort", events=_nothing_to_abort),
     Difference("errors say why", _errors_say_why),
     Difference("words of errors", _own_words),
     Difference("unknown routes", _unknown_routes),

@@ -46,6 +46,89 @@ def test_a_day_at_the_terminal(
             it_goes_on_by_itself(screens)
 
 
+GREET = """\
+---
+description: greets somebody
+---
+write $1 $2
+say See @$3 for more.
+"""
+TIDES = """\
+---
+name: tides
+description: When it is high water.
+---
+High water is at noon.
+"""
+
+
+def test_work_is_given_away_at_the_terminal(
+    opencode: Path, workspace: Workspace, serve: Serve, window: Terminal
+) -> None:
+    """Tasks are shown and opened, and commands and skills are offered and run."""
+    workspace.configure("command/greet.md", GREET)
+    workspace.configure("skills/tides/SKILL.md", TIDES)
+    screens = Screens(window, opencode, workspace)
+    screens.attach(serve().url)
+    screens.until("Ask anything", "Offline kedge")
+    a_task_is_shown_and_opened(screens, workspace)
+    a_running_task_is_opened_and_interrupted(screens)
+    a_command_has_arguments_and_a_file(screens, workspace)
+    skills_are_listed_and_read(screens)
+    the_project_is_introduced(screens)
+
+
+def a_task_is_shown_and_opened(screens: Screens, workspace: Workspace) -> None:
+    """Into the subtask, where all that it did stands, and back."""
+    screens.prompt("task general write t.txt hi")
+    screens.until_idle("✓ General Task — Write t.txt hi", "1 toolcall", "Done: task.")
+    assert workspace.text("t.txt") == "hi\n"
+    screens.press("C-x", "Down")
+    screens.until("# Wrote t.txt", "Done: write.", "General (1 of 1)", without=("General Task",))
+    screens.press("Up")
+    screens.until("✓ General Task — Write t.txt hi", without=("General (1 of 1)",))
+
+
+def a_running_task_is_opened_and_interrupted(screens: Screens) -> None:
+    """What it says is seen while it says it; an interruption of the caller ends it too."""
+    screens.prompt("task general slow 2 300s say Half a word of it")
+    screens.until("General Task — Slow 2 300s say Half")
+    screens.press("C-x", "Down")
+    screens.until("General (2 of 2)")
+    screens.until_said("Half a w")
+    screens.press("Up")
+    screens.until("Slow 2 300s say Half", without=("General (2 of 2)",))
+    screens.interrupt()
+    screens.until_idle("interrupted")
+
+
+def a_command_has_arguments_and_a_file(screens: Screens, workspace: Workspace) -> None:
+    """They are put into its template, and the file is attached."""
+    screens.own_command("/greet", "out.txt hi README.md")
+    screens.until_idle("say See @README.md for more.", "File  README.md", "# Wrote out.txt")
+    screens.until_said("See @README.md for more.")
+    assert workspace.text("out.txt") == "hi\n"
+
+
+def skills_are_listed_and_read(screens: Screens) -> None:
+    """By a person, as a command, and by the model."""
+    screens.command("/skills")
+    screens.until("Search skills", "tides", "When it is high water.")
+    screens.press("Enter")
+    screens.until("/tides", without=("Search skills",))
+    screens.press("Enter")
+    screens.until_idle("High water is at noon.", "The folder of this skill is")
+    screens.prompt("skill tides")
+    screens.until_idle('→ Skill "tides"', "Done: skill.")
+
+
+def the_project_is_introduced(screens: Screens) -> None:
+    """`/init` asks the model for the instructions of the project."""
+    screens.own_command("/init")
+    screens.until_idle("Write `AGENTS.md` in the root of this project")
+    screens.until_said("I only follow commands")
+
+
 def a_file_is_written_and_edited(screens: Screens, workspace: Workspace) -> None:
     """Tool calls are drawn, the session gets a title, and the files are what was drawn."""
     screens.prompt("write a.txt one")

@@ -25,6 +25,12 @@ class Workspace:
     environ: dict[str, str]
     """The variables of a client."""
 
+    def configure(self, name: str, text: str) -> None:
+        """Write a file of the configuration of whoever starts the server."""
+        file = self.folder / "server" / "config" / "opencode" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
     def text(self, name: str) -> str | None:
         """What a file of the project holds, None if there is none."""
         file = self.project / name

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.clients.conftest import server_name
 from tests.clients.screens import Screens
-from tests.clients.workspace import Workspace
+from tests.clients.workspace import GREET, TIDES, Workspace
 from tests.support.relay import relaying
 from tests.support.servers import Serve
 from tests.support.terminal import Terminal
@@ -44,22 +44,6 @@ def test_a_day_at_the_terminal(
             relay.aim(serve().url)
             relay.until_heard()
             it_goes_on_by_itself(screens)
-
-
-GREET = """\
----
-description: greets somebody
----
-write $1 $2
-say See @$3 for more.
-"""
-TIDES = """\
----
-name: tides
-description: When it is high water.
----
-High water is at noon.
-"""
 
 
 def test_work_is_given_away_at_the_terminal(

@@ -15,6 +15,21 @@ _ASKS = """\
 """
 """A project may want to be asked, without being trusted; OpenCode would add the schema itself."""
 
+GREET = """\
+---
+description: greets somebody
+---
+write $1 $2
+say See @$3 for more.
+"""
+TIDES = """\
+---
+name: tides
+description: When it is high water.
+---
+High water is at noon.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:

@@ -35,6 +35,6 @@ def count(text: str) -> int:
     return int(text) if len(text) < _DIGITS else 10**_DIGITS
 
 
-def add_json(command: argparse.ArgumentParser) -> None:
+def add_json(command: argparse._ActionsContainer) -> None:
     """Add the option for output that programs read."""
     command.add_argument("--json", action="store_true", help="print JSON")

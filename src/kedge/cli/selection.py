@@ -35,7 +35,7 @@ async def find_session(engine: "Engine", name: str | None) -> "Session":
     if name in (None, LAST):
         return await _last(engine)
     assert name is not None
-    if not name.removeprefix("ses_"):
+    if not name:
         raise CommandFailure("a session has an id; `kedge sessions` lists them, `last` is the last")
     found = await engine.sessions.beginning(name, limit=_CANDIDATES)
     exact = [each for each in found if each.id in (name, f"ses_{name}")]

@@ -147,9 +147,10 @@ def session_table(
     return table
 
 
-def id_cell(id: str, letters: int = SHORT) -> Cell:
-    """An id: so much of it as must be typed."""
-    return Cell(short(id, letters), CYAN, piped=id)
+def id_cell(id: str, letters: int = SHORT, *, with_kind: bool = False) -> Cell:
+    """An id: so much of it as must be typed, which is with its kind if it is not a session's."""
+    kind = f"{id.partition('_')[0]}_" if with_kind else ""
+    return Cell(f"{kind}{short(id, letters)}", CYAN, piped=id)
 
 
 def changed_cell(info: "SessionInfo") -> Cell:

@@ -1,5 +1,6 @@
 """Completion in a real bash, key by key."""
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,10 @@ async def test_what_can_be_typed_is_completed(terminal: Terminal) -> None:
     id = await prompts(terminal, "write a.txt one")
     (terminal.project / "two words.txt").touch()
     (terminal.project / "folder").mkdir()
+    config = terminal.home / ".config" / "kedge" / "kedge.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"agent": {"$(touch${IFS}owned)": {"mode": "primary"}}}))
+    assert "$(touch" in terminal.run("agents").out
     with bash(terminal) as keyboard:
         for typed, made in (
             ("kedge sess", "kedge sessions "),
@@ -54,3 +59,4 @@ async def test_what_can_be_typed_is_completed(terminal: Terminal) -> None:
             keyboard.type(typed.encode() + b"\t")
             keyboard.until(made)
             keyboard.type(b"\x15")
+    assert not (terminal.project / "owned").exists()

@@ -30,8 +30,8 @@ _kedge_names() {{
         agent) kedge agents "${{where[@]}}" | cut -f1 ;;
         request) kedge answer --list "${{where[@]}}" | cut -f1 ;;
         permission) kedge permissions "${{where[@]}}" | cut -f1 ;;
-        command) echo "{commands}" ;;
-    esac 2>/dev/null
+        command) printf '%s\n' {commands} ;;
+    esac 2>/dev/null | grep -E '^[-A-Za-z0-9_./:@+]+$' # compgen would run what is in $( )
 }}
 _kedge() {{
     local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}}

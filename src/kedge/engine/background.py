@@ -108,32 +108,34 @@ class BackgroundTasks:
         return TaskResult(session_id, said[-1] if said else "")
 
     async def left(self) -> list[BackgroundTask]:
-        """The tasks that nothing runs any more, and those that a person stopped."""
-        runs = self._engine.runs
+        """The tasks that nothing runs any more, without those that a person stopped."""
         return [
-            task
-            for task in await self._engine.store.read(background_tasks)
-            if task.is_deferred
-            or (
-                task.session_id not in self.running
-                and (task.owner == runs.owner or not runs.is_open(task.owner, task.expired))
-            )
+            task for task in await self._engine.store.read(background_tasks) if self._is_left(task)
         ]
+
+    def _is_left(self, task: BackgroundTask) -> bool:
+        if task.is_deferred or task.session_id in self.running:
+            return False
+        runs = self._engine.runs
+        return task.owner == runs.owner or not runs.is_open(task.owner, task.expired)
 
     async def tell_left(self, session_id: str) -> None:
         """Tell the end of a task that nothing runs any more. While a revert of the parent is
         pending it waits: what is stored there would make the revert final."""
         for task in await self.left():
-            if task.session_id == session_id and not task.is_deferred:
+            if task.session_id == session_id:
                 await self._engine.runs.end_dead_run(task.parent_id)
                 parent = await self._engine.sessions.get(task.parent_id)
                 if parent.info.revert is None:
                     await self._tell([task], parent.info)
 
     async def tell_before_prompt(self, session: "Session") -> None:
-        """Tell the end of a session's tasks that nothing runs any more: a prompt follows."""
-        tasks = [task for task in await self.left() if task.parent_id == session.id]
-        await self._tell(tasks, session.info)
+        """Tell the end of a session's tasks that nothing runs any more, or that a person stopped:
+        a prompt follows."""
+        found = await self._engine.store.read(background_tasks)
+        mine = [task for task in found if task.parent_id == session.id]
+        due = [task for task in mine if task.is_deferred or self._is_left(task)]
+        await self._tell(due, session.info)
 
     async def _tell(self, tasks: Sequence[BackgroundTask], parent: SessionInfo) -> None:
         for task in tasks:

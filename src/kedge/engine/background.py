@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.domain.conversation import AlreadyTold, TaskLink
 from kedge.domain.errors import SessionNotFound
-from kedge.domain.messages import Answer, MessageModel
+from kedge.domain.messages import Answer, AssistantMessage, MessageModel
 from kedge.domain.parts import TextPart, ToolError, ToolPart
 from kedge.domain.sessions import NO_TOKENS, SessionInfo, TokenCount
 from kedge.domain.wire_errors import is_aborted
@@ -42,6 +42,8 @@ class TaskResult:
     text: str = ""
     """Its last words or, if it failed, the reason."""
     is_error: bool = False
+    is_cut_off: bool = False
+    """Whether it has not come to an end of its own, or is still being stopped."""
 
     def block(self, summary: str | None = None) -> str:
         """The form in which models get it."""
@@ -101,11 +103,12 @@ class BackgroundTasks:
         except SessionNotFound:
             return TaskResult(session_id, "its session was deleted", is_error=True)
         if answer is None:
-            return TaskResult(session_id, "it gave no answer", is_error=True)
+            return TaskResult(session_id, "it gave no answer", is_error=True, is_cut_off=True)
+        is_cut_off = _is_cut_off(answer.info)
         if (why := _failure(answer)) is not None:
-            return TaskResult(session_id, why, is_error=True)
+            return TaskResult(session_id, why, is_error=True, is_cut_off=is_cut_off)
         said = [part.text for part in answer.parts if isinstance(part, TextPart)]
-        return TaskResult(session_id, said[-1] if said else "")
+        return TaskResult(session_id, said[-1] if said else "", is_cut_off=is_cut_off)
 
     async def left(self) -> list[BackgroundTask]:
         """The tasks that nothing runs any more, without those that a person stopped."""
@@ -154,21 +157,12 @@ class BackgroundTasks:
                 continue
 
     async def _report(self, task: BackgroundTask) -> dict[str, Any]:
-        if task.is_deferred and await self._was_cut_off(task):
+        result = await self.result(task.session_id, task.prompt_id)
+        if task.is_deferred and result.is_cut_off:
             return TaskResult(task.session_id, _STOPPED, is_error=True).report(
                 task.title, "stopped"
             )
-        return (await self.result(task.session_id, task.prompt_id)).report(task.title)
-
-    async def _was_cut_off(self, task: BackgroundTask) -> bool:
-        """Whether a task has not come to an end of its own, or is still being stopped."""
-        try:
-            answer = await self._engine.conversations.last_answer(task.session_id, task.prompt_id)
-        except SessionNotFound:
-            return False
-        if answer is None or answer.info.time.completed is None:
-            return True
-        return answer.info.error is not None and is_aborted(answer.info.error)
+        return result.report(task.title)
 
 
 def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCount]:
@@ -179,6 +173,11 @@ def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCou
 def _totals(info: SessionInfo) -> Totals:
     own, below = totals_of(info.cost, info.tokens), info.subtasks
     return own if below is None else own + totals_of(below.cost, below.tokens)
+
+
+def _is_cut_off(info: AssistantMessage) -> bool:
+    error = info.error
+    return info.time.completed is None or (error is not None and is_aborted(error))
 
 
 def _failure(answer: Answer) -> str | None:

@@ -379,9 +379,11 @@ async def test_by_another_model(world: World) -> None:
             assert server.requests[1].system == "Be brief."
 
 
-async def test_while_the_session_is_busy(world: World) -> None:
-    """The run does it between two steps, and goes on with its work."""
-    script: list[Reply] = [answer(Text.of("so "), Wait(), LOOK), SUMMARY, FINE]
+@pytest.mark.parametrize("usage", [Usage(), FULL], ids=["asked", "asked and due"])
+async def test_while_the_session_is_busy(world: World, usage: Usage) -> None:
+    """The run does it between two steps, and goes on with its work; once, if the context is full
+    too."""
+    script: list[Reply] = [answer(Text.of("so "), Wait(), LOOK, usage=usage), SUMMARY, FINE]
     async with ModelServer(script) as server:
         limited(world, server, compaction={"tail_turns": 0})
         async with world.at_work() as scene:

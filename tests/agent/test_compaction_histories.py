@@ -229,7 +229,7 @@ def _first_kept(messages: list[MessageWithParts]) -> int | None:
 
 
 @pytest.mark.parametrize("npm", WIRES)
-@pytest.mark.parametrize("length", [18, pytest.param(150, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("length", [12, pytest.param(150, marks=pytest.mark.torture)])
 async def test_histories(world: World, npm: str, length: int) -> None:
     """Whatever happened before: prompts are answered, the request of each is as it must be, and the
     log tells what is stored."""
@@ -243,6 +243,8 @@ async def test_histories(world: World, npm: str, length: int) -> None:
             await story.ask()
             for _ in range(length):
                 await story.go_on()
+            await story.ask()
+            await story.summarize()
             await story.ask()
             await scene.heard.caught_up()
             assert scene.heard.of(SessionCompacted)

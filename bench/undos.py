@@ -7,7 +7,7 @@ from pathlib import Path
 import kedge
 from bench.engines import protecting
 from bench.figures import Figure, ratio
-from bench.measuring import Candidate, Work, side_by_side
+from bench.rounds import Candidate, Work, side_by_side
 from bench.scratch import Scratch
 from bench.trees import Tree, committed, sizes
 

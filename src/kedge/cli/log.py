@@ -1,11 +1,11 @@
 """`kedge log`: the turns of a session, with their files, or everything that was said and done."""
 
 import argparse
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
 from kedge.cli.calls import calls_of
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
@@ -46,7 +46,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_log(options))
+    return run_async(_log(options))
 
 
 async def _log(options: argparse.Namespace) -> int:
@@ -60,7 +60,9 @@ async def _log(options: argparse.Namespace) -> int:
     elif not turns:
         errors().line("nothing was asked in this session yet")
     elif options.full:
-        for turn in shown:
+        for number, turn in enumerate(shown):
+            if number:
+                screen.line()
             show_turn(screen, session, turn)
     else:
         _show_table(screen, shown, with_files=options.files)
@@ -119,7 +121,6 @@ def show_turn(screen: Screen, session: "Session", turn: TurnOfSession) -> None:
     numbers = {part.id: number for number, part in calls_of(turn)}
     for answer in turn.answers:
         _show_answer(screen, answer, session.info.directory, numbers)
-    screen.line()
 
 
 def _show_answer(

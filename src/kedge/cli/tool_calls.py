@@ -15,6 +15,7 @@ from kedge.cli.screen import (
     clip,
     one_line,
     safe,
+    wrap,
 )
 from kedge.cli.times import many
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _SUBJECTS = ("filePath", "command", "pattern", "path", "description", "url", "query", "prompt")
 """Arguments that say what a call is about, the most telling first."""
 _MOST_DIFF, _MOST_OUTPUT = 16, 8
+_LONGEST_ERROR = 600
 _INDENT = "  "
 
 
@@ -59,7 +61,7 @@ def show_call(
     about = clip(about, room) if screen.is_terminal else about
     screen.line("  ".join([f"{sign} {screen.paint(name, BOLD)} {about}", *marks]))
     if isinstance(state, ToolError):
-        _show_text(screen, state.error, RED)
+        _show_error(screen, state.error)
     elif details:
         _show_result(screen, part)
 
@@ -100,6 +102,16 @@ def _show_text(screen: Screen, text: str, style: str) -> None:
         room = screen.width - cells(_INDENT)
         shown = clip(line, room) if screen.is_terminal else line
         screen.line(_INDENT + screen.paint(shown, style))
+
+
+def _show_error(screen: Screen, text: str) -> None:
+    """Why a call failed: in full, but for what is very long."""
+    if not screen.is_terminal or len(text) > _LONGEST_ERROR:
+        _show_text(screen, text, RED)
+        return
+    for line in safe(text).expandtabs(4).strip("\n").split("\n"):
+        for part in wrap(line, screen.width - cells(_INDENT)):
+            screen.line(_INDENT + screen.paint(part, RED))
 
 
 _TODO_SIGNS = {

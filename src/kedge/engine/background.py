@@ -2,7 +2,7 @@
 background.
 
 The end of a background task is told once, by the process that ran it or, if that is gone, by
-whichever finds the task first.
+whichever finds the task first. If a person stopped it, it is told with the next prompt.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.domain.conversation import AlreadyTold, TaskLink
 from kedge.domain.errors import SessionNotFound
-from kedge.domain.messages import Answer, MessageModel
+from kedge.domain.messages import Answer, AssistantMessage, MessageModel
 from kedge.domain.parts import TextPart, ToolError, ToolPart
 from kedge.domain.sessions import NO_TOKENS, SessionInfo, TokenCount
+from kedge.domain.wire_errors import is_aborted
 from kedge.engine.prompts import Prompt
 from kedge.store.queries.background import (
     BackgroundTask,
     background_tasks,
-    drop_task,
+    defer_task,
     put_task,
 )
 from kedge.store.queries.totals import Totals, summed, totals_of
@@ -27,6 +28,10 @@ from kedge.store.queries.totals import Totals, summed, totals_of
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.session import Session
+
+_STOPPED = (
+    "A person stopped it. What it did so far stays. Do not begin it again unless you are asked to."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +42,17 @@ class TaskResult:
     text: str = ""
     """Its last words or, if it failed, the reason."""
     is_error: bool = False
+    is_cut_off: bool = False
+    """Whether it has not come to an end of its own, or is still being stopped."""
 
     def block(self, summary: str | None = None) -> str:
         """The form in which models get it."""
         state = "error" if self.is_error else "completed"
         return task_block(self.session_id, state, self.text, summary, is_error=self.is_error)
 
-    def report(self, title: str) -> dict[str, Any]:
+    def report(self, title: str, ended: str | None = None) -> dict[str, Any]:
         """The part of a prompt that tells the parent the end of a background task."""
-        ended = "failed" if self.is_error else "completed"
+        ended = ended or ("failed" if self.is_error else "completed")
         text = self.block(f"Background task {ended}: {title}")
         return {"type": "text", "text": text, "synthetic": True}
 
@@ -84,9 +91,10 @@ class BackgroundTasks:
         self.running.add(session.id)
         runs.keep()
 
-    async def drop(self, session_id: str) -> None:
-        """Do not tell the end of a task."""
-        await self._engine.store.write(partial(drop_task, session_id))
+    async def defer(self, session_id: str) -> None:
+        """Tell the end of a task, if this is one, with the next prompt of its parent: a person
+        stops it."""
+        await self._engine.store.write(partial(defer_task, session_id))
 
     async def result(self, session_id: str, prompt_id: str) -> TaskResult:
         """What a subtask has answered to a prompt."""
@@ -95,21 +103,24 @@ class BackgroundTasks:
         except SessionNotFound:
             return TaskResult(session_id, "its session was deleted", is_error=True)
         if answer is None:
-            return TaskResult(session_id, "it gave no answer", is_error=True)
+            return TaskResult(session_id, "it gave no answer", is_error=True, is_cut_off=True)
+        is_cut_off = _is_cut_off(answer.info)
         if (why := _failure(answer)) is not None:
-            return TaskResult(session_id, why, is_error=True)
+            return TaskResult(session_id, why, is_error=True, is_cut_off=is_cut_off)
         said = [part.text for part in answer.parts if isinstance(part, TextPart)]
-        return TaskResult(session_id, said[-1] if said else "")
+        return TaskResult(session_id, said[-1] if said else "", is_cut_off=is_cut_off)
 
     async def left(self) -> list[BackgroundTask]:
-        """The tasks that nothing runs any more."""
-        runs = self._engine.runs
+        """The tasks that nothing runs any more, without those that a person stopped."""
         return [
-            task
-            for task in await self._engine.store.read(background_tasks)
-            if task.session_id not in self.running
-            and (task.owner == runs.owner or not runs.is_open(task.owner, task.expired))
+            task for task in await self._engine.store.read(background_tasks) if self._is_left(task)
         ]
+
+    def _is_left(self, task: BackgroundTask) -> bool:
+        if task.is_deferred or task.session_id in self.running:
+            return False
+        runs = self._engine.runs
+        return task.owner == runs.owner or not runs.is_open(task.owner, task.expired)
 
     async def tell_left(self, session_id: str) -> None:
         """Tell the end of a task that nothing runs any more. While a revert of the parent is
@@ -122,17 +133,19 @@ class BackgroundTasks:
                     await self._tell([task], parent.info)
 
     async def tell_before_prompt(self, session: "Session") -> None:
-        """Tell the end of a session's tasks that nothing runs any more: a prompt follows."""
-        tasks = [task for task in await self.left() if task.parent_id == session.id]
-        await self._tell(tasks, session.info)
+        """Tell the end of a session's tasks that nothing runs any more, or that a person stopped:
+        a prompt follows."""
+        found = await self._engine.store.read(background_tasks)
+        mine = [task for task in found if task.parent_id == session.id]
+        due = [task for task in mine if task.is_deferred or self._is_left(task)]
+        await self._tell(due, session.info)
 
     async def _tell(self, tasks: Sequence[BackgroundTask], parent: SessionInfo) -> None:
         for task in tasks:
-            result = await self.result(task.session_id, task.prompt_id)
             note = Prompt(
                 self._engine,
                 parent.id,
-                [result.report(task.title)],
+                [await self._report(task)],
                 agent=parent.agent or "build",
                 model=_model_of(parent),
                 message_id=None,
@@ -143,6 +156,14 @@ class BackgroundTasks:
             except AlreadyTold:
                 continue
 
+    async def _report(self, task: BackgroundTask) -> dict[str, Any]:
+        result = await self.result(task.session_id, task.prompt_id)
+        if task.is_deferred and result.is_cut_off:
+            return TaskResult(task.session_id, _STOPPED, is_error=True).report(
+                task.title, "stopped"
+            )
+        return result.report(task.title)
+
 
 def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCount]:
     """What a session and its subtasks have used between two states of it."""
@@ -152,6 +173,11 @@ def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCou
 def _totals(info: SessionInfo) -> Totals:
     own, below = totals_of(info.cost, info.tokens), info.subtasks
     return own if below is None else own + totals_of(below.cost, below.tokens)
+
+
+def _is_cut_off(info: AssistantMessage) -> bool:
+    error = info.error
+    return info.time.completed is None or (error is not None and is_aborted(error))
 
 
 def _failure(answer: Answer) -> str | None:

@@ -1,13 +1,13 @@
-"""The lease of a session during a revert."""
+"""The lease of a session during a revert, and the end of the tasks that it has begun."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kedge.domain.errors import SessionBusy
+from kedge.domain.errors import SessionBusy, SessionNotFound
 from kedge.domain.sessions import Idle
 from kedge.snapshot.files.steps import MayWrite
 from kedge.store.queries.fences import Fence
@@ -51,6 +51,19 @@ async def leased(engine: "Engine", session_id: str, *, hides: bool = True) -> As
             if late or not await _is_stopping(engine, session_id):
                 raise SessionBusy(session_id) from None
         await asyncio.sleep(_LOOK)
+
+
+async def stop_tasks(engine: "Engine", session_ids: Iterable[str]) -> None:
+    """Stop tasks in the background whose calls are undone; their caller is told with its next
+    prompt."""
+    for session_id in session_ids:
+        await engine.background.defer(session_id)
+        try:
+            is_over = await engine.runs.stop(session_id)
+        except SessionNotFound:
+            continue  # its deletion has stopped it
+        if not is_over:
+            raise SessionBusy(session_id)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from kedge.domain.sessions import FileDiff, Idle, SessionSummary
 from kedge.engine.diffs.diffs import ROOM
 from kedge.engine.diffs.summaries import Summaries
 from kedge.engine.revert.execution import execute, plan_data
-from kedge.engine.revert.lease import leased
+from kedge.engine.revert.lease import leased, stop_tasks
 from kedge.engine.revert.material import Material, material_of_revert, material_of_unrevert, written
 from kedge.engine.revert.prepare import Asked, Prepared, Preparing
 from kedge.engine.revert.receipts import nothing_done
@@ -108,10 +108,8 @@ class Reverts:
     async def _stop_subtasks(self, session: "Session", boundary: Boundary) -> None:
         """Stop the tasks in the background that what is undone has begun."""
         script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
-        for child in await self._engine.store.scan(script):
-            await self._engine.background.drop(child)
-            if not await self._engine.runs.stop(child):
-                raise SessionBusy(child)
+        # Told after an unrevert; dropped with the prompt that makes the revert final.
+        await stop_tasks(self._engine, await self._engine.store.scan(script))
 
     async def unrevert(self, session: "Session", *, dry_run: bool) -> Receipt:
         """Restore what the pending reverts of a session took out."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kedge._async import to_the_end
-from kedge.domain.errors import InvalidInput, SessionBusy
+from kedge.domain.errors import InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.receipts import Receipt
 from kedge.engine.diffs.summaries import resummed
 from kedge.engine.revert.calls import Calls, calls_to_redo, calls_to_undo
 from kedge.engine.revert.execution import execute, plan_data
-from kedge.engine.revert.lease import Lease, leased
+from kedge.engine.revert.lease import Lease, leased, stop_tasks
 from kedge.engine.revert.prepare import Asked, Prepared, Preparing
 from kedge.engine.revert.receipts import SNAPSHOTS_OFF, notes_of_calls, nothing_done
 from kedge.engine.revert.recover import Unfinished
@@ -142,10 +142,8 @@ class Undoing:
 
     async def _stop_subtasks(self, calls: Calls) -> None:
         """Stop the tasks in the background that the calls have begun."""
-        for child in await self._engine.store.scan(partial(subtasks_of, calls.parts)):
-            await self._engine.background.drop(child)
-            if not await self._engine.runs.stop(child):
-                raise SessionBusy(child)
+        script = partial(subtasks_of, calls.parts)
+        await stop_tasks(self._engine, await self._engine.store.scan(script))
 
     async def _summarise(self, session: "Session", calls: Calls) -> None:
         """Update the session's summary at the paths that were touched, unless it tells of a

@@ -92,7 +92,8 @@ class Undoing:
             calls = await self._calls(session, wanted, asked, is_redo)
             if calls.words:
                 return self._nothing_done(calls, asked)
-            await self._stop_subtasks(calls)
+            if not is_redo:
+                await self._stop_subtasks(calls)
             async with self._prepared(session, calls, asked) as prepared:
                 return await self._execute(session, lease, calls, prepared, asked)
 

@@ -331,13 +331,15 @@ async def test_what_a_running_subtask_does_is_stopped_first(engine: Engine, fold
     async def work() -> None:
         async with child.turn("Go on") as running, running.step() as step:
             await write(step, folder / "two", "2\n")
-            is_on.set()
-            await asyncio.Event().wait()
+            async with step.tool("bash", {}, effects="unknown"):
+                put(folder / "three", "3\n")
+                is_on.set()
+                await asyncio.Event().wait()
 
     working = asyncio.create_task(work())
     await is_on.wait()
     receipt = await parent.undo(messages=[begun.message.id])
-    assert told(receipt) == {"one": "deleted", "two": "deleted"}
+    assert told(receipt) == {"one": "deleted", "three": "deleted", "two": "deleted"}
     with pytest.raises(TurnAborted):
         await working
     assert names(folder) == []

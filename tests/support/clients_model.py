@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from kedge.model.offline.model import Pause, acts_of, tokens_of
+from kedge.model.offline.model import Pause, acts_of
 from kedge.model.port import (
     AssistantTurn,
     ModelFailure,
@@ -49,8 +49,7 @@ class OfflineServer(ModelServer):
 
     def _answer(self, request: Request) -> Answer:
         items: list[Item] = []
-        asked = _asked(request)
-        for act in acts_of(asked, tokens_of(asked)):
+        for act in acts_of(_asked(request), given=0):
             if isinstance(act, Pause):
                 items.append(Wait())
             elif isinstance(act, TextDelta):

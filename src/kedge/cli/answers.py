@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kedge.cli.patches import show_patch
-from kedge.cli.screen import BOLD, CYAN, DIM, YELLOW, Screen, clip, one_line
+from kedge.cli.screen import BOLD, CYAN, DIM, YELLOW, Screen, clip, one_line, safe
 
 if TYPE_CHECKING:
     from kedge.domain.permissions import PermissionReply, PermissionRequest
@@ -44,8 +44,8 @@ def keyboard() -> int | None:
         return None
 
 
-async def read_line(terminal: int) -> str | None:
-    """The next line that is typed; None at the end of input."""
+async def read_line(terminal: int, prompt: Callable[[], None]) -> str | None:
+    """The line that is typed after the prompt; None at the end of input."""
     loop = asyncio.get_running_loop()
     read: asyncio.Future[str | None] = loop.create_future()
 
@@ -60,6 +60,7 @@ async def read_line(terminal: int) -> str | None:
 
     # What was typed before the question is no answer to it.
     termios.tcflush(terminal, termios.TCIFLUSH)
+    prompt()
     loop.add_reader(terminal, on_input)
     try:
         return await read
@@ -103,10 +104,11 @@ class Answers:
         what = request.metadata.get("command") or request.metadata.get("filepath")
         patterns = [what] if isinstance(what, str) and len(request.patterns) <= 1 else []
         patterns = patterns or request.patterns
-        # In full: nobody agrees to what was cut off.
-        screen.line(f"{sign} May it {name}?  {one_line(patterns[0] if patterns else '')}")
-        for pattern in patterns[1:]:
-            screen.line(f"    {one_line(pattern)}")
+        # In full, line by line: nobody agrees to what was cut off, or seems to be an argument.
+        lines = [line for pattern in patterns for line in safe(pattern).split("\n")]
+        screen.line(f"{sign} May it {name}?  {lines[0] if lines else ''}")
+        for line in lines[1:]:
+            screen.line(f"    {line}")
         diff = request.metadata.get("diff")
         if isinstance(diff, str):
             show_patch(screen, diff, indent="  ", most=_MOST_DIFF, heads=False)
@@ -121,8 +123,7 @@ class Answers:
             own = "r in this run · " if self._is_own else ""
             keys = f"y yes · {own}a always · n no · or say what to do instead"
         while True:
-            self._screen.write(f"  {self._screen.paint(keys, DIM)}  > ")
-            said = await read_line(self._terminal)
+            said = await self._typed(keys)
             if said is None:
                 self._screen.line()
                 return "reject", None, False
@@ -142,6 +143,10 @@ class Answers:
                     return "reject", None, False
                 case _:
                     return "reject", said.strip(), False
+
+    async def _typed(self, keys: str) -> str | None:
+        shown = f"  {self._screen.paint(keys, DIM)}  > "
+        return await read_line(self._terminal, lambda: self._screen.write(shown))
 
     async def question(self, request: "QuestionRequest") -> None:
         """Ask questions, and pass the answers on."""
@@ -167,8 +172,7 @@ class Answers:
         several = "numbers, as 1 3" if question.multiple else "a number"
         own = "" if question.custom is False else " · or your own words"
         while True:
-            screen.write(f"  {screen.paint(f'{several}{own} · Ctrl-D to answer none', DIM)}  > ")
-            said = await read_line(self._terminal)
+            said = await self._typed(f"{several}{own} · Ctrl-D to answer none")
             if said is None:
                 screen.line()
                 return None

@@ -1,10 +1,10 @@
 """`kedge log`: the turns of a session, with their files, or everything that was said and done."""
 
 import argparse
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
@@ -44,7 +44,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_log(options))
+    return run_async(_log(options))
 
 
 async def _log(options: argparse.Namespace) -> int:
@@ -58,7 +58,9 @@ async def _log(options: argparse.Namespace) -> int:
     elif not turns:
         errors().line("nothing was asked in this session yet")
     elif options.full:
-        for turn in shown:
+        for number, turn in enumerate(shown):
+            if number:
+                screen.line()
             show_turn(screen, session, turn)
     else:
         _show_table(screen, shown, with_files=options.files)
@@ -116,7 +118,6 @@ def show_turn(screen: Screen, session: "Session", turn: TurnOfSession) -> None:
         screen.line(f"{screen.paint('│', CYAN)} {screen.paint(line, BOLD)}")
     for answer in turn.answers:
         _show_answer(screen, answer, session.info.directory)
-    screen.line()
 
 
 def _show_answer(

@@ -1,10 +1,10 @@
 """`kedge restore`: brings back a deleted session, or a tail."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
@@ -34,7 +34,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_restore(options))
+    return run_async(_restore(options))
 
 
 async def _restore(options: argparse.Namespace) -> int:
@@ -77,8 +77,6 @@ async def _tail(engine: "Engine", options: argparse.Namespace) -> "Session":
     session = await find_session(engine, options.session)
     ids = [tail.id for tail in await session.tails() if tail.id.startswith(options.what)]
     if len(ids) != 1:
-        raise CommandFailure(
-            f"{'several tails' if ids else 'no tail'} of this session begin with"
-            f" {one_line(options.what)}; `kedge tails` lists them"
-        )
+        found = "several tails of this session begin" if ids else "no tail of this session begins"
+        raise CommandFailure(f"{found} with {one_line(options.what)}; `kedge tails` lists them")
     return await session.restore_tail(ids[0])

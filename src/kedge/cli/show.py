@@ -1,10 +1,10 @@
 """`kedge show`: one session, and its last turn."""
 
 import argparse
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
@@ -13,7 +13,7 @@ from kedge.cli.parser import add_json
 from kedge.cli.screen import BOLD, GREEN, YELLOW, Screen, one_line, output
 from kedge.cli.selection import add_session, find_session, short
 from kedge.cli.table import pairs
-from kedge.cli.times import ago, iso, many
+from kedge.cli.times import ago, iso, many, moment
 from kedge.cli.turns import turns_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_show(options))
+    return run_async(_show(options))
 
 
 async def _show(options: argparse.Namespace) -> int:
@@ -77,6 +77,11 @@ async def _show(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _when(screen: Screen, time: float, now: float) -> str:
+    told = f"{moment(time):%Y-%m-%d %H:%M}" if screen.is_terminal else iso(time)
+    return f"{ago(time, now)} ({told})"
+
+
 def _rows(screen: Screen, info: "SessionInfo", status: "SessionStatus") -> list[tuple[str, str]]:
     from kedge.domain.sessions import Idle
 
@@ -91,7 +96,8 @@ def _rows(screen: Screen, info: "SessionInfo", status: "SessionStatus") -> list[
         ("session", info.id),
         ("folder", one_line(info.directory)),
         ("state", state),
-        ("used", f"{ago(used.updated, now)} ({iso(used.updated)}), begun {iso(used.created)}"),
+        ("used", _when(screen, used.updated, now)),
+        ("begun", _when(screen, used.created, now)),
     ]
     if info.fork is not None:
         rows.append(("fork of", info.fork.sessionID))

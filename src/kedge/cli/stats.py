@@ -1,12 +1,12 @@
 """`kedge stats`: tokens and cost by day, model or project."""
 
 import argparse
-import asyncio
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -59,11 +59,11 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_stats(options))
+    return run_async(_stats(options))
 
 
 async def _stats(options: argparse.Namespace) -> int:
-    since = time.time() * 1000 - options.days * _DAY
+    since = max(0.0, time.time() * 1000 - options.days * _DAY)
     screen = output()
     async with look(options) as engine:
         sums = await _sums(engine, since, options)
@@ -74,7 +74,10 @@ async def _stats(options: argparse.Namespace) -> int:
         errors().line(f"nothing was asked in the last {options.days} days")
         return DONE
     numbers = ("answers", "tokens in", "cached", "out", "cost")
-    table = Table(Column(options.by, True), *(Column(name, is_number=True) for name in numbers))
+    table = Table(
+        Column(options.by, gives_way=options.by != "day"),
+        *(Column(name, is_number=True) for name in numbers),
+    )
     total = _Sum()
     for key, each in sorted(sums.items()):
         table.add(key, *_cells(each))

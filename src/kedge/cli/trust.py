@@ -1,14 +1,16 @@
 """`kedge trust`: shows what a project's configuration wants, and records the user's trust in it."""
 
 import argparse
-import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.consent import agrees, refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DECLINED
+from kedge.cli.json_output import show_json
 from kedge.cli.location import add_place, open_place
+from kedge.cli.screen import output
 
 if TYPE_CHECKING:
     from kedge.config.files import LoadedFile
@@ -25,6 +27,7 @@ content: when the file changes, it is untrusted again.
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_place(command)
+    command.add_argument("--json", action="store_true", help="print the list as JSON")
     what = command.add_mutually_exclusive_group()
     what.add_argument("--yes", action="store_true", help="show it, but do not ask")
     what.add_argument("--list", action="store_true", help="only list all trusted files")
@@ -36,24 +39,27 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.list:
-        asyncio.run(_list(options))
+        run_async(_list(options))
         return 0
     if options.revoke:
-        asyncio.run(_revoke(options))
+        run_async(_revoke(options))
         return 0
-    wanting = asyncio.run(_look(options))
+    wanting = run_async(_look(options))
     if not wanting:
         return 0
     if not options.yes and not agrees("Trust this, for as long as the files stay as they are?"):
         _say("nothing was trusted")
         return DECLINED
-    asyncio.run(_trust(options, wanting))
+    run_async(_trust(options, wanting))
     return 0
 
 
 async def _list(options: argparse.Namespace) -> None:
     async with open_place(options) as place:
         trusted = await place.trusting.trusted()
+    if options.json:
+        show_json(output(), trusted)
+        return
     if not trusted:
         _say("no file is trusted")
     for file in trusted:

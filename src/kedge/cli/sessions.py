@@ -10,6 +10,7 @@ from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json, count
+from kedge.cli.progress import Progress
 from kedge.cli.screen import BOLD, CYAN, DIM, GREEN, YELLOW, Screen, errors, one_line, output
 from kedge.cli.selection import SHORT, short, telling_apart
 from kedge.cli.table import Cell, Column, Table
@@ -83,10 +84,12 @@ async def _infos(engine: "Engine", options: argparse.Namespace) -> list["Session
         if cursor is None:
             break
     if options.tree:
-        # It grows: subtasks have subtasks.
-        for info in infos:
-            session = await engine.sessions.get(info.id)
-            infos += [child.info for child in await session.children()]
+        with Progress("reading sessions") as progress:
+            # It grows: subtasks have subtasks.
+            for number, info in enumerate(infos):
+                progress.at(number, len(infos))
+                session = await engine.sessions.get(info.id)
+                infos += [child.info for child in await session.children()]
     return infos
 
 

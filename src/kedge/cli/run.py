@@ -148,6 +148,8 @@ async def _delete_if_empty(session: "Session") -> None:
 
 
 async def _session(engine: "Engine", options: argparse.Namespace) -> "Session":
+    if options.title is not None and not _is_new(options):
+        raise CommandFailure("--title is for a new session, without --session and -c", USAGE)
     if _is_new(options):
         if options.fork:
             raise CommandFailure("--fork needs --session or --continue: the session to fork", USAGE)

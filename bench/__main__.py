@@ -32,6 +32,7 @@ from bench.starting import starting
 from bench.steps import steps
 from bench.streams import streams_compared
 from bench.subscribers import subscribers
+from bench.undos import undos
 
 Benchmarks: TypeAlias = Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]]
 
@@ -53,6 +54,7 @@ BENCHMARKS: Benchmarks = {
         attribution,
         session_diffs,
         reverts,
+        undos,
         agent,
         steps,
         server,

@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         ToolTime,
         TreeEntry,
         TurnSummary,
+        Undone,
         UserMessage,
     )
 else:
@@ -324,6 +325,7 @@ __all__ = [
     "TreeEntry",
     "Turn",
     "TurnSummary",
+    "Undone",
     "UserMessage",
     "__version__",
     "errors",

@@ -45,6 +45,7 @@ from kedge.domain.parts import (
     ToolRunning,
     ToolState,
     ToolTime,
+    Undone,
 )
 from kedge.domain.permissions import (
     AllowedPermission,
@@ -175,5 +176,6 @@ __all__ = [
     "ToolTime",
     "TreeEntry",
     "TurnSummary",
+    "Undone",
     "UserMessage",
 ]

@@ -23,9 +23,13 @@ _NUMBERS = {
 _LISTS = {"types", "entities", "sessions", "projects", "directories", "payloads", "progress"}
 # `id` and `after` are numbers in these, and names in all others.
 _NUMBERED = {
-    "change_later", "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
+    "change_later", "plan_of_path",
+    "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
 }  # fmt: skip
-_PATHS = {"change_add", "plan_step_add", "seen_drop", "seen_get", "seen_put"}
+_PATHS = {
+    "change_add", "change_at_path", "plan_of_path", "plan_step_add", "plan_step_at", "seen_drop",
+    "seen_get", "seen_put",
+}  # fmt: skip
 _ONE_ROW = {"event_head", "timeline"}
 # Walked through by a search for a part of a title, which no index finds.
 _TITLES = {"session_title"}

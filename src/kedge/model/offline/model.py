@@ -183,7 +183,7 @@ class OfflineModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
         """Answer a request."""
         limit = self.info.limit.input or self.info.limit.context
-        given = _tokens(_characters(request))
+        given = tokens_of(request)
         if limit and given > limit:
             raise ModelFailure(wire_errors.context_overflow(TOO_LONG.format(given, limit)))
         async with aclosing(_streamed(request, given)) as events:
@@ -366,10 +366,12 @@ def _tokens(characters: int) -> int:
     return -(-characters // _CHARACTERS_A_TOKEN)
 
 
-def _characters(request: ModelRequest) -> int:
+def tokens_of(request: ModelRequest) -> int:
+    """How many tokens a request has."""
     given = sum(len(text) for text in request.system)
     given += sum(len(tool.name) + len(tool.description) for tool in request.tools)
-    return given + sum(_length(item) for turn in request.turns for item in turn.content)
+    given += sum(_length(item) for turn in request.turns for item in turn.content)
+    return _tokens(given)
 
 
 def _length(item: Text | Media | Reasoning | ToolUse | ToolResult) -> int:

@@ -17,7 +17,7 @@ from kedge.engine.revert.calls import Calls, calls_to_redo, calls_to_undo
 from kedge.engine.revert.execution import execute, plan_data
 from kedge.engine.revert.lease import Lease, leased, stop_tasks
 from kedge.engine.revert.prepare import Asked, Prepared, Preparing
-from kedge.engine.revert.receipts import notes_of_calls, nothing_done
+from kedge.engine.revert.receipts import SNAPSHOTS_OFF, notes_of_calls, nothing_done
 from kedge.engine.revert.recover import Unfinished
 from kedge.engine.validation import check_list, check_text
 from kedge.store.queries.changes import StoredChange
@@ -79,7 +79,7 @@ class Undoing:
         await self._unfinished.recover_session(session.id)
         calls = await self._calls(session, wanted, asked, is_redo)
         if calls.words:
-            return nothing_done(asked.strategy, *calls.words)
+            return self._nothing_done(calls, asked)
         async with self._prepared(session, calls, asked) as prepared:
             return await self._receipt(session, calls, prepared, asked, applied=False)
 
@@ -91,10 +91,14 @@ class Undoing:
             await session.refresh()
             calls = await self._calls(session, wanted, asked, is_redo)
             if calls.words:
-                return nothing_done(asked.strategy, *calls.words)
+                return self._nothing_done(calls, asked)
             await self._stop_subtasks(calls)
             async with self._prepared(session, calls, asked) as prepared:
                 return await self._execute(session, lease, calls, prepared, asked)
+
+    def _nothing_done(self, calls: Calls, asked: Asked) -> Receipt:
+        notes = [*calls.words, *([] if self._engine.settings.snapshots else [SNAPSHOTS_OFF])]
+        return nothing_done(asked.strategy, *notes)
 
     async def _execute(
         self, session: "Session", lease: Lease, calls: Calls, prepared: Prepared, asked: Asked

@@ -174,3 +174,28 @@ def test_the_process_leaves_without_taking_the_interpreter_down(terminal: Termin
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.endswith(b"\n")
+
+
+def test_a_folder_that_is_gone(terminal: Terminal) -> None:
+    """Where a shell may still be that was in it."""
+    (terminal.project / "gone").mkdir()
+    line = f"cd gone; rmdir ../gone; exec {sys.executable} -m kedge sessions"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=terminal.project,
+        env=terminal.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "kedge: this folder does not exist any more; go to another one" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_can_be_interrupted() -> None:
+    """They run their work by `run_async`, which Ctrl-C ends; the server has its own way."""
+    own = {"event_loop.py", "serve.py"}
+    modules = [each for each in (ROOT / "src/kedge/cli").glob("*.py") if each.name not in own]
+    assert len(modules) > len(COMMANDS)
+    assert [each.name for each in modules if "asyncio.run(" in each.read_text()] == []

@@ -1,6 +1,7 @@
 """What commands draw with: text that fits, tables, progress."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_ids_are_told_apart() -> None:
 def test_progress_shows_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a second, until it is done; piped, nothing is shown."""
     now = 100.0
-    monkeypatch.setattr("kedge.cli.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("kedge.cli.progress.time", SimpleNamespace(monotonic=lambda: now))
     terminal, shown = screen(100)
     with Progress("copying", 200, terminal) as bar:
         now += 0.9

@@ -163,6 +163,8 @@ def _report(error: Exception) -> int:
 
 
 def _told(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "this folder does not exist any more; go to another one, or name one with -C"
     if isinstance(error, OSError) and error.strerror:
         name = error.filename
         file = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) else ""

@@ -89,10 +89,11 @@ class Undoing:
         await self._unfinished.recover_session(session.id)
         async with leased(self._engine, session.id, hides=False) as lease:
             await session.refresh()
+            if not is_redo:
+                await self._stop_subtasks(session, wanted)
             calls = await self._calls(session, wanted, asked, is_redo)
             if calls.words:
                 return self._nothing_done(calls, asked)
-            await self._stop_subtasks(calls)
             async with self._prepared(session, calls, asked) as prepared:
                 return await self._execute(session, lease, calls, prepared, asked)
 
@@ -140,10 +141,12 @@ class Undoing:
         notes = [] if calls.is_redo else await notes_of_calls(self._engine, session, calls.parts)
         return replace(prepared, notes=tuple(notes)).receipt(asked.strategy, applied=applied)
 
-    async def _stop_subtasks(self, calls: Calls) -> None:
+    async def _stop_subtasks(self, session: "Session", wanted: Wanted) -> None:
         """Stop the tasks in the background that the calls have begun."""
-        script = partial(subtasks_of, calls.parts)
-        await stop_tasks(self._engine, await self._engine.store.scan(script))
+        store = self._engine.store
+        chosen = await store.scan(partial(select, session.id, wanted))
+        children = await store.scan(partial(subtasks_of, chosen.parts))
+        await stop_tasks(self._engine, children)
 
     async def _summarise(self, session: "Session", calls: Calls) -> None:
         """Update the session's summary at the paths that were touched, unless it tells of a

@@ -35,6 +35,7 @@ from kedge.testing.store import (
     tails,
     todos,
     trust,
+    undone,
 )
 from kedge.testing.store.database import Database, StoreCheck
 
@@ -71,6 +72,7 @@ _MODULES = (
     finals,
     tails,
     trust,
+    undone,
     concurrency,
 )
 

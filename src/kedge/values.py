@@ -1,6 +1,7 @@
 """The values that programs hand to kedge and get from it, in one place."""
 
 from kedge.domain.agents import AgentInfo
+from kedge.domain.blame import Blame, BlameLine, LineOrigin
 from kedge.domain.messages import (
     Answer,
     AssistantMessage,
@@ -99,6 +100,8 @@ __all__ = [
     "AllowedPermission",
     "Answer",
     "AssistantMessage",
+    "Blame",
+    "BlameLine",
     "Busy",
     "CacheCount",
     "CompactionPart",
@@ -110,6 +113,7 @@ __all__ = [
     "ForkOrigin",
     "Idle",
     "JsonSchemaFormat",
+    "LineOrigin",
     "Message",
     "MessageModel",
     "MessagePath",

@@ -25,7 +25,10 @@ _LISTS = {"types", "entities", "sessions", "projects", "directories", "payloads"
 _NUMBERED = {
     "change_later", "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
 }  # fmt: skip
-_PATHS = {"change_add", "plan_step_add", "seen_drop", "seen_get", "seen_put"}
+_PATHS = {
+    "change_add", "history_of_path", "history_of_plans", "plan_step_add", "seen_drop", "seen_get",
+    "seen_put",
+}  # fmt: skip
 _ONE_ROW = {"event_head", "timeline"}
 # Walked through by a search for a part of a title, which no index finds.
 _TITLES = {"session_title"}

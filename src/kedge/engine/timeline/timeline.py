@@ -70,6 +70,7 @@ class Timeline:
         self.machine = machine()
         self.locks = FileLocks(engine.data)
         self.heartbeat = engine.heartbeat
+        self.clock = engine.clock
 
     def sampled(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
         """A snapshot of a session's worktree, the newest one while the block runs.

@@ -504,10 +504,10 @@ DELETE FROM sample WHERE machine = :machine AND number < :before
 -- name: change_add
 INSERT INTO change (
     session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
-    before_blob, before_mode, after_blob, after_mode, reason, plan_id
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, time
 ) VALUES (
     :session_id, :pos, :part_id, :n, :message_id, :worktree, :path, :timeline, :source,
-    :before_blob, :before_mode, :after_blob, :after_mode, :reason, :plan_id
+    :before_blob, :before_mode, :after_blob, :after_mode, :reason, :plan_id, :time
 )
 
 -- name: change_range
@@ -786,3 +786,35 @@ DELETE FROM trust WHERE path = :path
 
 -- name: trust_list
 SELECT path, digest, time_created FROM trust ORDER BY path, digest
+
+-- ---- history
+
+-- name: history_of_path
+SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, time
+FROM change WHERE worktree = :worktree AND path = :path
+
+-- name: history_of_plans
+SELECT p.session_id, p.kind, p.timeline, p.data, p.time_created,
+    s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
+FROM plan_step s JOIN plan p ON p.id = s.plan_id WHERE s.path = :path AND p.worktree = :worktree
+
+-- name: history_gone_with
+SELECT path, before_blob FROM change
+WHERE worktree = :worktree AND timeline = :timeline AND session_id = :session_id AND part_id = :part_id
+    AND after_blob IS NULL AND before_blob IS NOT NULL AND source NOT IN ('folder', 'uncovered', 'call')
+
+-- name: history_first
+SELECT session_id, pos, part_id FROM change WHERE worktree = :worktree ORDER BY timeline LIMIT 1
+
+-- name: history_tool
+SELECT p.id, p.type, p.data, m.id, m.parent_id, m.role, p.session_id, p.message_pos FROM part p
+LEFT JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE p.session_id = :session_id AND p.message_pos = :pos AND p.id = :id
+
+-- A part whose message stayed has none in the tail.
+
+-- name: history_tool_in_tail
+SELECT p.id, p.type, p.data, m.id, m.parent_id, m.role, p.session_id, p.message_pos FROM tail t JOIN part p ON p.session_id = t.id
+LEFT JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE t.session_id = :session_id AND p.id = :id

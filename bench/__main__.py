@@ -13,6 +13,7 @@ from bench.agents import agent
 from bench.attribution import attribution
 from bench.figures import Figure, table, write
 from bench.forks import forks
+from bench.journeys import journeys_compared
 from bench.messages import messages
 from bench.parts import parts
 from bench.reverts import reverts, reverts_compared
@@ -61,6 +62,7 @@ COMPARISONS: Benchmarks = {
     "snapshots_first": snapshots_first_compared,
     "reverts": reverts_compared,
     "streams": streams_compared,
+    "journeys": journeys_compared,
     "cut_starts": cut_starts_compared,
 }
 """What can be compared with another checkout."""

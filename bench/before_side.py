@@ -4,6 +4,7 @@ It prints where its kedge is, and then for each line that it is given the second
 """
 
 import asyncio
+import itertools
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from bench.scratch import Scratch
 from bench.server_cuts import cut_start
 from bench.snapshots_sides import open_snapshots, wait_until_independent
 from bench.trees import committed, sizes
+from kedge.agent import Agent
 
 Round = Callable[[], Awaitable[tuple[float, ...]]]
 
@@ -128,8 +130,51 @@ async def _listen(events: "kedge.Subscription") -> None:
         pass
 
 
+@asynccontextmanager
+async def prompts(scratch: Scratch, number: str) -> AsyncIterator[Round]:
+    """So many prompts to kedge's agent, one after the other; each has it write a new file."""
+    tree = committed(scratch, sizes(scratch)[1])
+    names = (f"written-{count}.txt" for count in itertools.count())
+    async with protecting(scratch, tree) as engine, Agent(engine, environ={}) as agent:
+        session = await engine.sessions.create("Measured")
+
+        async def measure() -> tuple[float, ...]:
+            _write_out(scratch)
+            with no_collection():
+                begin = time.perf_counter()
+                for name in itertools.islice(names, int(number)):
+                    await agent.prompt(session, f"write {name} two", model="kedge/offline")
+                return (time.perf_counter() - begin,)
+
+        await measure()
+        assert (tree.root / "written-0.txt").read_text() == "two\n"
+        yield measure
+
+
+@asynccontextmanager
+async def pages(scratch: Scratch, number: str) -> AsyncIterator[Round]:
+    """So many pages of a hundred messages, each with a text."""
+    async with scratch.engine(settings=kedge.Settings(snapshots=False)) as engine:
+        session = await engine.sessions.create("Measured")
+        for _ in range(50):
+            async with session.turn("Say something") as turn, turn.step() as step:
+                await step.text("Something.")
+
+        async def measure() -> tuple[float, ...]:
+            _write_out(scratch)
+            with no_collection():
+                begin = time.perf_counter()
+                for _ in range(int(number)):
+                    page = await session.messages(limit=100)
+                    assert len(page.messages) == 100
+                return (time.perf_counter() - begin,)
+
+        yield measure
+
+
 CASES: dict[str, Callable[..., AbstractAsyncContextManager[Round]]] = {
-    case.__name__: case for case in (first_command, revert, speaking, speaking_slowly, cut_start)
+    case.__name__: case
+    for case in (first_command, revert, speaking, speaking_slowly, prompts, pages, cut_start)
 }
 
 

@@ -215,6 +215,8 @@ def test_another_version_can_be_compared_with(tmp_path: Path) -> None:
     assert "session's revert, 100 changed of 120 files, after / before" in names
     assert "server, start with 2 cut turns, until it answers, after / before" in names
     assert "server, start with 2 cut turns, until all are recovered, after / before" in names
+    assert "1 prompts that write one file each, after / before" in names
+    assert "2 pages of 100 messages, after / before" in names
 
 
 def test_a_comparison_needs_another_version(

@@ -16,6 +16,9 @@ ON_POSTGRESQL = [ROOT / "README.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 PAGES = [*EXECUTED, ROOT / "CONTRIBUTING.md"]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
+CLASS = re.compile(r"^class (\w+)", flags=re.MULTILINE)
+NO_CLASSES = {"None", "Host", "Origin", "Protocol"}
+"""What else the architecture page writes with a capital letter."""
 NO_RUN: dict[str, str] = {}
 """Why a `python no-run` block cannot be run, by the page's name and the block's first line."""
 
@@ -173,6 +176,21 @@ def test_files_that_are_named_exist(page: Path) -> None:
     named = re.findall(r"`([\w/]+\.py)`", page.read_text())
     assert len(named) > 100
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
+
+
+def test_classes_that_are_named_exist() -> None:
+    """Every class that the architecture page names beside its file is defined there, and every
+    other one somewhere."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    classes = {
+        str(path.relative_to(ROOT / "src" / "kedge")): CLASS.findall(path.read_text())
+        for path in (ROOT / "src").rglob("*.py")
+    }
+    beside = re.findall(r"`([A-Z]\w+)` \(`([\w/]+\.py)`\)", page)
+    assert len(beside) > 5
+    assert [pair for pair in beside if pair[0] not in classes[pair[1]]] == []
+    known = {name for names in classes.values() for name in names} | NO_CLASSES
+    assert [name for name in re.findall(r"`([A-Z][a-z]\w+)`", page) if name not in known] == []
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

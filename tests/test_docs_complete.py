@@ -3,6 +3,7 @@
 That what it says is true is looked at in `test_docs`.
 """
 
+import ast
 import dataclasses
 import inspect
 import re
@@ -160,6 +161,27 @@ def test_every_environment_variable_is_named(code: str) -> None:
     variables = {name for source in sources for name in re.findall(r"\bKEDGE_[A-Z_]+", source)}
     assert "KEDGE_DATA_DIR" in variables
     assert missing(sorted(variables), code) == []
+
+
+def test_every_thread_is_named() -> None:
+    """The table of threads has each by its name, and no other."""
+    page = (ROOT / "docs" / "concurrency.md").read_text()
+    listed = re.findall(r"^\| `(kedge-[a-z-]+)` \|", page, flags=re.MULTILINE)
+    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py"))]
+    started = {name for source in sources for name in thread_names(source)}
+    assert "kedge-leases" in started
+    assert sorted(listed) == sorted(started)
+
+
+def thread_names(source: str) -> list[str]:
+    """The names of the threads that a module starts."""
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Thread", "Executor")):
+            given = [*node.args[1:], *(each.value for each in node.keywords)]
+            texts = [each.value for each in given if isinstance(each, ast.Constant)]
+            names += [text for text in texts if isinstance(text, str)]
+    return names
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:

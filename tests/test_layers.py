@@ -1,6 +1,7 @@
 """Imports inside kedge point downwards only; this reads the source and runs none of it."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,15 @@ def test_every_unit_has_a_layer() -> None:
     """A new folder or module directly in kedge needs a layer, even if it imports nothing."""
     units = {file.relative_to(PACKAGE).with_suffix("").parts[0] for file in PACKAGE.rglob("*.py")}
     assert units <= HEIGHT.keys()
+
+
+def test_the_drawn_layers_are_these() -> None:
+    """CONTRIBUTING draws the layers from high to low, with all that is in them."""
+    page = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text()
+    [drawing] = re.findall(r"```text\n(cli\n.*?)```", page, flags=re.DOTALL)
+    drawn = [set(re.findall(r"\w+", line)) & HEIGHT.keys() for line in drawing.splitlines()]
+    there = {file.stem for file in PACKAGE.iterdir()} - {"__main__", "testing"}
+    assert drawn[::-1] == [units & there for units in LAYERS if units & there]
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ import pytest
 
 from kedge.agent import Agent
 from kedge.domain.events import SessionStatusChanged
+from kedge.domain.messages import UserMessage
 from kedge.domain.sessions import Idle
+from tests.agent.tasks import metadata_of
 from tests.agent.worker import Worker
 from tests.agent.world import (
     Scene,
@@ -35,15 +37,18 @@ async def made(world: World) -> str:
 
 
 @asynccontextmanager
-async def restarted(world: World, session: str) -> AsyncIterator[Scene]:
-    """The next process: it has found what the dead one left."""
+async def restarted(world: World, session: str, *, tasks: int = 0) -> AsyncIterator[Scene]:
+    """The next process: it has found what the dead one left, in a session and its subtasks."""
     async with (
         world.open() as engine,
         Agent(engine, environ=world.environ) as agent,
         listening(engine) as heard,
     ):
-        assert engine.recovery.sessions == [session]
-        yield Scene(world, engine, agent, await engine.sessions.get(session), heard)
+        given = await engine.sessions.get(session)
+        children = [each.id for each in await given.children()]
+        assert len(children) == tasks
+        assert sorted(engine.recovery.sessions) == sorted([session, *children])
+        yield Scene(world, engine, agent, given, heard)
 
 
 async def check_interrupted(scene: Scene) -> None:
@@ -207,3 +212,89 @@ async def test_processes_that_are_gone_already_are_no_trouble(world: World) -> N
         os.kill(pid, 9)
     async with restarted(world, session) as scene:
         await check_interrupted(scene)
+
+
+async def test_killed_while_it_waits_for_tasks(any_world: World) -> None:
+    """One task works and one waits for a person: nothing is stuck, the caller says what was
+    interrupted, and one revert takes back what both did."""
+    any_world.configure(permission={"edit": {"*": "allow", "asked.txt": "ask"}})
+    session = await made(any_world)
+    prompt = f"""\
+write own.txt mine
+task general <<A
+write first.txt hi
+bash {SHELL}
+A
+and task general <<B
+write second.txt hi
+edit b.txt "line 1\\n" "LINE 1\\n"
+write asked.txt hi
+B
+say Both are done."""
+    async with Worker(any_world, session, "prompt", prompt) as other:
+        pids = await running(any_world)
+        await other.hears("permission.asked")
+        await other.kill()
+    async with restarted(any_world, session, tasks=2) as scene:
+        assert not any(map(is_alive, pids))
+        children = await scene.session.children()
+        await check_interrupted(scene)
+        parts = [part for each in await scene.answers() for part in tools_of(each)][1:]
+        assert {metadata_of(part)["sessionId"] for part in parts} == {each.id for each in children}
+        for part in parts:
+            id = metadata_of(part)["sessionId"]
+            assert f"The session {id} that worked for it was interrupted too" in error_of(part)
+        for child in children:
+            await check_closed(scene, child)
+            error = info_of((await scene.answers(child))[-1]).error
+            assert error is not None
+            assert error.name == "MessageAbortedError"
+        assert not (any_world.folder / "asked.txt").exists()
+        prompt_id = info_of((await scene.answers())[0]).parentID
+        receipt = await scene.session.revert(prompt_id)
+        assert {entry.path for entry in receipt.files} == {
+            *("own.txt", "first.txt", "second.txt", "a.txt", "b.txt", "new.txt", "bg", "pid")
+        }
+        assert any_world.read("a.txt") == "one\n"
+        assert any_world.read("b.txt").startswith("line 1\n")
+        assert sorted(each.name for each in any_world.folder.iterdir()) == [
+            ".git",
+            "a.txt",
+            "b.txt",
+        ]
+        await scene.session.unrevert()
+        assert any_world.read("second.txt") == "hi\n"
+        assert text_of(await scene.prompt("say on")) == "on"
+        await check_closed(scene)
+
+
+async def test_killed_while_tasks_run_in_the_background(
+    any_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process tells the caller what became of them, without asking a model; the next
+    prompt reads it, once."""
+    monkeypatch.setenv("OPENCODE_EXPERIMENTAL", "1")
+    session = await made(any_world)
+    prompt = f"task general background <<A\nwrite first.txt hi\nbash {SHELL}\nA\nsay Begun."
+    async with Worker(any_world, session, "prompt", prompt) as other:
+        pids = await running(any_world)
+        await other.kill()
+    async with any_world.open() as engine:
+        assert not any(map(is_alive, pids))
+        given = await engine.sessions.get(session)
+        (child,) = await given.children()
+        assert (await engine.statuses()) == {}
+        told = (await given.messages()).messages[-1]
+        assert isinstance(told.info, UserMessage)
+        text = text_of(told)
+        assert text.startswith(f'<task id="{child.id}" state="error">')
+        assert "Background task failed: Write first.txt hi" in text
+        assert "process" in text
+    async with any_world.at_work() as scene:
+        given = await scene.engine.sessions.get(session)
+        await scene.prompt("say on", given)
+        found = await scene.messages(given)
+        assert [text_of(each) for each in found].count(text) == 1
+        receipt = await given.revert(found[0].info.id)
+        changed = {entry.path for entry in receipt.files}
+        assert changed == {"first.txt", "a.txt", "new.txt", "bg", "pid"}

@@ -12,6 +12,7 @@ def without_chance(lines: Sequence[str]) -> Lines:
     for fix in (
         _title_at_once,
         _progress_left_out,
+        _subtask_named_at_once,
         _running_first,
         _each_call_apart,
         _pieces_joined,
@@ -43,6 +44,12 @@ def _progress_left_out(lines: Lines) -> Lines:
             seen.add(found[1])
             kept.append(found[1] + found[3])
     return kept
+
+
+def _subtask_named_at_once(lines: Lines) -> Lines:
+    """A call of `task` is told to run, and again with its session: here with its session alone."""
+    named = {line.partition(" +metadata ")[0] for line in lines if " tool task running +" in line}
+    return [line for line in lines if line.partition(" input=")[0] not in named]
 
 
 def _pieces_joined(lines: Lines) -> Lines:

@@ -3,6 +3,7 @@ what happens as one JSON text per line until it is told to go or killed."""
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -62,9 +63,12 @@ async def main(root: str, database: str, session_id: str, verb: str, text: str) 
     for name in PAUSES:
         setattr(upkeep, name, NEVER)
     world = World(Path(root), database)
-    async with world.open() as engine, Agent(engine, environ=world.environ) as agent:
+    # Tasks may run in the background wherever they may where this was started.
+    given = {name: os.environ[name] for name in ("OPENCODE_EXPERIMENTAL",) if name in os.environ}
+    environ = {**world.environ, **given}
+    async with world.open() as engine, Agent(engine, environ=environ) as agent:
         session = await engine.sessions.get(session_id)
-        async with engine.events.subscribe(session=session_id) as events:
+        async with engine.events.subscribe() as events:
             listening = asyncio.create_task(_tell(events))
             begun = asyncio.create_task(_do(agent, session, verb, text))
             await asyncio.to_thread(sys.stdin.readline)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import kedge
@@ -133,11 +134,13 @@ class World:
         title: str | None = "Given",
         tools: Sequence[Tool] = BUILTIN,
         settings: AgentSettings = QUICK,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator["Scene"]:
         """An engine, an agent and a session; what happens is heard from here on."""
+        environ = {**self.environ, **variables}
         async with (
             self.open() as engine,
-            Agent(engine, environ=self.environ, tools=tools, settings=settings) as agent,
+            Agent(engine, environ=environ, tools=tools, settings=settings) as agent,
         ):
             session = await engine.sessions.create(title)
             async with listening(engine) as heard:

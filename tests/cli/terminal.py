@@ -132,8 +132,12 @@ class Keyboard:
 
     def until(self, words: str) -> None:
         """Look on until these words are there."""
+        self.until_count(words, 1)
+
+    def until_count(self, words: str, count: int) -> None:
+        """Look on until these words are there so many times."""
         deadline = monotonic() + PATIENCE
-        while words not in self.text:
+        while self.text.count(words) < count:
             assert self._read(deadline), f"it ended without {words!r}:\n{self.text}"
 
     def type(self, keys: bytes) -> None:

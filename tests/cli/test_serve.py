@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.locks import held
 from tests.cli.terminal import Terminal, command
 from tests.support.timeouts import PATIENCE
 
@@ -167,30 +168,6 @@ def test_a_server_outside_of_its_root(terminal: Terminal) -> None:
     assert (done.code, done.out) == (1, "")
     assert f"{terminal.project} is outside of the root" in done.err
     assert str(terminal.home) in done.err
-
-
-_HOLD = """\
-import sqlite3, sys
-database = sqlite3.connect(sys.argv[1], isolation_level=None)
-database.execute("BEGIN EXCLUSIVE")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def held(database: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the database to itself."""
-    holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(database)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        yield holder
 
 
 @pytest.mark.parametrize("is_new", [True, False])

@@ -2,25 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
 import kedge
 from kedge import Agent
+from tests.cli.projects import prompts
 from tests.cli.terminal import Terminal
-
-
-async def prompts(terminal: Terminal, *texts: str, directory: Path | None = None) -> str:
-    """A session in the project that was asked for this; its id."""
-    async with (
-        kedge.open(directory or terminal.project, data_dir=terminal.data) as engine,
-        Agent(engine, environ={}) as agent,
-    ):
-        session = await engine.sessions.create("Two files")
-        for text in texts:
-            await agent.prompt(session, text, model="kedge/offline")
-        return session.id
 
 
 def files(terminal: Terminal) -> dict[str, str]:

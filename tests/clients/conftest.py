@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def serve(workspace: Workspace) -> Iterator[servers.Serve]:
     """Starts the server; again, when it was stopped, with the data that it had."""
+    with serving(workspace) as serve:
+        yield serve
+
+
+@contextmanager
+def serving(workspace: Workspace) -> Iterator[servers.Serve]:
+    """What starts the server of a workspace."""
     is_real = server_name() == "opencode"
     serving = servers.opencode_serving if is_real else servers.kedge_serving
     with serving(workspace.folder, workspace.project) as serve:
@@ -50,6 +58,13 @@ def serve(workspace: Workspace) -> Iterator[servers.Serve]:
 @pytest.fixture
 def window() -> Iterator[terminal.Terminal]:
     """A terminal of the test's own."""
+    with opened_window() as opened:
+        yield opened
+
+
+@contextmanager
+def opened_window() -> Iterator[terminal.Terminal]:
+    """A terminal; without tmux the test is skipped."""
     or_skip(lambda: clients.require("tmux"))
     folder = tempfile.mkdtemp(prefix="tmux-", dir=environment.run_folder())
     with terminal.opened(Path(folder)) as opened:

@@ -21,7 +21,7 @@ class Screens:
     def __init__(self, window: Terminal, program: Path, workspace: Workspace) -> None:
         self._window = window
         self._program = program
-        self._workspace = workspace
+        self.workspace = workspace
         self._url = ""
         self.press = window.press
         self.type = window.type
@@ -31,7 +31,7 @@ class Screens:
         """Start it anew."""
         self._url = url
         command = (str(self._program), "attach", url, *options)
-        self._window.run(*command, folder=self._workspace.project, environ=self._workspace.environ)
+        self._window.run(*command, folder=self.workspace.project, environ=self.workspace.environ)
 
     def prompt(self, text: str) -> None:
         """Send a prompt once nothing runs."""
@@ -52,6 +52,16 @@ class Screens:
         self.until_screen(lambda screen: _typed(screen) == text, f"{text!r} to take back")
         self.press("C-u")
         self.until_screen(lambda screen: _typed(screen) == "", "an empty prompt")
+
+    def rename(self, title: str) -> None:
+        """Give the session another title; it is shown beside the conversation."""
+        self.command("/rename")
+        self.until("Rename Session")
+        self.press("C-u")
+        self.type(title)
+        self.until(title)
+        self.press("Enter")
+        self.until_beside(title)
 
     def find(self, text: str, title: str) -> None:
         """Search in the list of sessions, and open the one that is the first of its day."""
@@ -98,6 +108,33 @@ class Screens:
         connection.close()
         [id] = [each["id"] for each in sessions if each["title"] == title]
         return str(id)
+
+
+def write(screens: Screens, name: str) -> None:
+    """Have the agent write a file."""
+    screens.prompt(f"write {name} one")
+    screens.until(f"# Wrote {name}", "Done: write.")
+
+
+def edit(screens: Screens, name: str) -> None:
+    """Have the agent change that file."""
+    screens.prompt(f"edit {name} one two")
+    screens.until(f"← Edit {name}", "1 + two", "Done: edit.")
+
+
+def set_todos(screens: Screens) -> None:
+    """Have the agent make a list."""
+    screens.prompt("todo [x] weigh anchor | [~] set sail | steer")
+    screens.until("# Todos", "Done: todowrite.")
+    screens.until_beside("Todo", "[✓] weigh anchor", "[•] set sail", "[ ] steer")
+
+
+def interrupt(screens: Screens) -> None:
+    """Interrupt the model in the middle of an answer."""
+    screens.prompt("slow 2 300s say Sea breeze, salt and tar, day after day")
+    screens.until_said("Sea breeze, salt")
+    screens.interrupt()
+    screens.until_idle("interrupted")
 
 
 def _typed(screen: str) -> str | None:

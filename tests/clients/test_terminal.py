@@ -1,116 +1,126 @@
-"""The terminal UI, `opencode attach`, as a person sees it who works with it for a while."""
+"""The terminal UI, `opencode attach`, as a person sees it: each test is a session or two of it.
 
+One server and one UI serve all tests of this file, because starting them takes longer than a test.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.clients.conftest import server_name
-from tests.clients.screens import Screens
-from tests.clients.workspace import Workspace
-from tests.support.relay import relaying
-from tests.support.servers import Serve
-from tests.support.terminal import Terminal
+import pytest
+
+from tests.clients.conftest import opened_window, serving
+from tests.clients.screens import Screens, edit, interrupt, set_todos, write
+from tests.clients.workspace import prepared
 
 
-def test_a_day_at_the_terminal(
-    opencode: Path, workspace: Workspace, serve: Serve, window: Terminal
-) -> None:
-    """Everything that a person does at the terminal works, and is there after a restart."""
-    server = serve()
-    screens = Screens(window, opencode, workspace)
-    screens.attach(server.url)
+@dataclass
+class Attached:
+    """A UI, and the server that it is attached to."""
+
+    screens: Screens
+    url: str
+    failures: int | None = None
+    """How many tests had failed when it was attached last; None if it was not attached yet."""
+
+
+@pytest.fixture(scope="module")
+def attached(opencode: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
+    """What the tests share."""
+    workspace = prepared(tmp_path_factory.mktemp("terminal"))
+    with serving(workspace) as serve, opened_window() as window:
+        yield Attached(Screens(window, opencode, workspace), serve().url)
+
+
+@pytest.fixture
+def screens(request: pytest.FixtureRequest, attached: Attached) -> Screens:
+    """The UI before a new session; attached anew if a test failed and may have left it anywhere."""
+    screens, failures = attached.screens, request.session.testsfailed
+    if attached.failures == failures:
+        screens.command("/new")
+    else:
+        screens.attach(attached.url)
+        attached.failures = failures
     screens.until("Ask anything", "Offline kedge")
-    a_file_is_written_and_edited(screens, workspace)
-    it_is_undone_and_redone(screens, workspace)
-    the_session_is_renamed(screens)
-    a_second_session_has_todos(screens)
-    a_command_needs_a_permission(screens, workspace)
-    a_question_is_answered(screens)
-    the_conversation_is_compacted(screens)
-    a_streamed_answer_is_interrupted(screens)
-    the_first_session_is_found_in_the_list(screens)
-    it_is_forked(screens)
-    session = screens.session("The harbour (fork #1)")
-    server.stop()
-    with relaying() as relay:
-        server = serve()
-        relay.aim(server.url)
-        screens.attach(relay.url, "--session", session)
-        relay.until_heard()
-        everything_is_there(screens)
-        # OpenCode's own terminal learns nothing of what its server did before it went.
-        if server_name() == "kedge":
-            screens.prompt("slow 2 300s say Land in sight, say the gulls")
-            screens.until_said("Land in sight")
-            server.stop()
-            relay.aim(serve().url)
-            relay.until_heard()
-            it_goes_on_by_itself(screens)
+    return screens
 
 
-def a_file_is_written_and_edited(screens: Screens, workspace: Workspace) -> None:
-    """Tool calls are drawn, the session gets a title, and the files are what was drawn."""
-    screens.prompt("write a.txt one")
-    screens.until("# Wrote a.txt", "Done: write.")
+def test_tool_calls_are_drawn(screens: Screens) -> None:
+    """The session gets a title, and the files are what was drawn."""
+    write(screens, "a.txt")
     screens.until_beside("Write a.txt one")
-    assert workspace.text("a.txt") == "one\n"
-    screens.prompt("edit a.txt one two")
-    screens.until("← Edit a.txt", "1 + two", "Done: edit.")
-    assert workspace.text("a.txt") == "two\n"
+    assert screens.workspace.text("a.txt") == "one\n"
+    edit(screens, "a.txt")
+    assert screens.workspace.text("a.txt") == "two\n"
 
 
-def it_is_undone_and_redone(screens: Screens, workspace: Workspace) -> None:
+def test_undo_and_redo(screens: Screens) -> None:
     """`/undo` and `/redo` go step by step, on the screen and on the disk."""
+    write(screens, "b.txt")
+    edit(screens, "b.txt")
     screens.command("/undo")
-    screens.until("1 message reverted", "a.txt +1 -1", without=("Done: edit.",))
-    assert workspace.text("a.txt") == "one\n"
-    screens.clear("edit a.txt one two")
+    screens.until("1 message reverted", "b.txt +1 -1", without=("Done: edit.",))
+    assert screens.workspace.text("b.txt") == "one\n"
+    screens.clear("edit b.txt one two")
     screens.command("/undo")
     screens.until("2 message reverted", without=("Done: write.",))
-    assert workspace.text("a.txt") is None
-    screens.clear("write a.txt one")
+    assert screens.workspace.text("b.txt") is None
+    screens.clear("write b.txt one")
     screens.command("/redo")
     screens.until("1 message reverted", "Done: write.")
-    assert workspace.text("a.txt") == "one\n"
+    assert screens.workspace.text("b.txt") == "one\n"
     screens.command("/redo")
     screens.until("Done: edit.", without=("reverted",))
-    assert workspace.text("a.txt") == "two\n"
+    assert screens.workspace.text("b.txt") == "two\n"
 
 
-def the_session_is_renamed(screens: Screens) -> None:
-    """A title that a person gives is shown."""
-    screens.command("/rename")
-    screens.until("Rename Session")
-    screens.press("C-u")
-    screens.type("The harbour")
-    screens.until("The harbour")
-    screens.press("Enter")
-    screens.until_beside("The harbour")
-
-
-def a_second_session_has_todos(screens: Screens) -> None:
-    """A new session begins empty, and its todos are shown beside the conversation."""
+def test_a_session_is_renamed_and_found(screens: Screens) -> None:
+    """The list shows titles that people gave, can be searched, and opens what is chosen."""
+    write(screens, "c.txt")
+    screens.rename("The harbour")
     screens.command("/new")
     screens.until("Ask anything", without=("The harbour",))
-    screens.prompt("todo [x] weigh anchor | [~] set sail | steer")
-    screens.until("# Todos", "Done: todowrite.")
-    screens.until_beside("Todo", "[✓] weigh anchor", "[•] set sail", "[ ] steer")
+    screens.command("/sessions")
+    screens.until("Sessions", "Search", "The harbour", "delete ctrl+d")
+    screens.find("harb", "The harbour")
+    screens.until_beside("The harbour")
+    screens.until("# Wrote c.txt", "Done: write.", without=("delete ctrl+d",))
 
 
-def a_command_needs_a_permission(screens: Screens, workspace: Workspace) -> None:
+def test_a_session_is_forked(screens: Screens) -> None:
+    """A fork has what came before the message that was chosen, which is ready to be changed."""
+    write(screens, "d.txt")
+    edit(screens, "d.txt")
+    screens.rename("The bay")
+    screens.command("/fork")
+    screens.until("Fork session", "Full session")
+    screens.press("Down", "Enter")
+    screens.until_beside("The bay (fork #1)")
+    screens.until("Done: write.", "edit d.txt one two", without=("Done: edit.",))
+    screens.clear("edit d.txt one two")
+
+
+def test_todos_are_shown(screens: Screens) -> None:
+    """The todos of a session stand beside its conversation."""
+    set_todos(screens)
+
+
+def test_a_permission_is_asked_for(screens: Screens) -> None:
     """What the project wants to be asked for is done when it is allowed, and else not."""
     screens.prompt("bash touch made.txt")
     screens.until("Permission required", "$ touch made.txt", "Allow once")
-    assert workspace.text("made.txt") is None
+    assert screens.workspace.text("made.txt") is None
     screens.press("Enter")
     screens.until("Done: bash.", without=("Permission required",))
-    assert workspace.text("made.txt") == ""
+    assert screens.workspace.text("made.txt") == ""
     screens.prompt("bash touch refused.txt")
     screens.until("Permission required", "$ touch refused.txt")
     screens.press("Right", "Right", "Enter")
     screens.until_idle("Build · Offline", without=("Permission required",))
-    assert workspace.text("refused.txt") is None
+    assert screens.workspace.text("refused.txt") is None
 
 
-def a_question_is_answered(screens: Screens) -> None:
+def test_a_question_is_answered(screens: Screens) -> None:
     """A question of the model's is a list to choose from."""
     screens.prompt("ask Which way? | north | south")
     screens.until("1. north", "2. south", "enter submit")
@@ -118,55 +128,14 @@ def a_question_is_answered(screens: Screens) -> None:
     screens.until("# Questions", "question.", without=("enter submit",))
 
 
-def the_conversation_is_compacted(screens: Screens) -> None:
+def test_a_conversation_is_compacted(screens: Screens) -> None:
     """`/compact` draws a divider and the summary, and everything before it stays."""
+    screens.prompt("say Sails are set.")
+    screens.until_said("Sails are set.")
     screens.command("/compact")
     screens.until("── Compaction ──", "Objective", "▣  Compaction")
 
 
-def a_streamed_answer_is_interrupted(screens: Screens) -> None:
+def test_a_streamed_answer_is_interrupted(screens: Screens) -> None:
     """What the model says is seen while it says it, and ends where a person interrupts it."""
-    screens.prompt("slow 2 300s say Sea breeze, salt and tar, day after day")
-    screens.until_said("Sea breeze, salt")
-    screens.interrupt()
-    screens.until_idle("interrupted")
-
-
-def the_first_session_is_found_in_the_list(screens: Screens) -> None:
-    """The list has both sessions, can be searched, and opens what is chosen."""
-    screens.command("/sessions")
-    screens.until("Sessions", "Search", "The harbour", "delete ctrl+d")
-    screens.find("harb", "The harbour")
-    screens.until_beside("The harbour")
-    screens.until("Done: edit.", without=("delete ctrl+d",))
-
-
-def it_is_forked(screens: Screens) -> None:
-    """A fork has what came before the message that was chosen, which is ready to be changed."""
-    screens.command("/fork")
-    screens.until("Fork session", "Full session")
-    screens.press("Down", "Enter")
-    screens.until_beside("The harbour (fork #1)")
-    screens.until("Done: write.", "edit a.txt one two", without=("Done: edit.",))
-    screens.clear("edit a.txt one two")
-
-
-def everything_is_there(screens: Screens) -> None:
-    """After a restart all three sessions are there, with messages and todos."""
-    screens.until_beside("The harbour (fork #1)")
-    screens.until("# Wrote a.txt", "Done: write.")
-    screens.command("/sessions")
-    screens.until("Search", "The harbour (fork #1)", "The harbour", "Todo [x] weigh anchor")
-    screens.find("weigh", "Todo [x] weigh anchor")
-    screens.until_beside("[✓] weigh anchor", "[•] set sail")
-    screens.until("▣  Compaction", "interrupted")
-
-
-def it_goes_on_by_itself(screens: Screens) -> None:
-    """A terminal that was attached during a restart learns what became of the running turn."""
-    screens.until_screen(
-        lambda screen: screen.count("· interrupted") == 2 and "Land in sight" in screen,
-        "a second answer that was interrupted",
-    )
-    screens.prompt("say All is well.")
-    screens.until_said("All is well.")
+    interrupt(screens)

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from tests.server.replay_reader import (
+    SUBTASKS_COST,
     Difference,
     Lines,
     answered,
@@ -21,8 +22,8 @@ from tests.server.replay_recordings import Act, Step
 
 _UNKNOWN_ERROR = "UnknownError"
 _TOUCHED = "session.updated touched"
-_AFTER_UNKNOWN = "question Which colour?|Red|Blue"
-"""The first prompt after one for a model that is not there."""
+_AFTER_UNKNOWN = ("question Which colour?|Red|Blue", "task say child answer")
+"""The first prompts after one for a model that is not there."""
 _IDLE = ["session.status idle", "session.idle"]
 _DELTA = "delta A1.2 text"
 _FINISHED = "message.updated A1 of U1 +finish +tokens.total finish=stop"
@@ -77,14 +78,15 @@ def _unknown_model(step: Step) -> Step:
 def _no_turn_for_unknown_names(lines: Lines, act: Act) -> Lines:
     """What is not there is said before anything begins, and once; the session keeps its model."""
     error = "session.error UnknownError message"
-    if _AFTER_UNKNOWN in json.dumps([step.get("send") for step in act.do]):
+    sent = json.dumps([step.get("send") for step in act.do])
+    if any(text in sent for text in _AFTER_UNKNOWN):
         return [line.replace("session.updated model touched", _TOUCHED) for line in lines]
     if not any("nope" in json.dumps(step.get("send")) for step in act.do) or error not in lines:
         return lines
     return [error]
 
 
-def _nobody_to_abort(lines: Lines, act: Act) -> Lines:
+def _nothing_to_abort(lines: Lines, act: Act) -> Lines:
     return [] if asked(act.do[0]) == "POST /session/ses_nope/abort" else lines
 
 
@@ -144,9 +146,7 @@ def _not_listed(step: Step, session: str) -> Step:
 
 
 def _come_later(step: Step) -> Step:
-    if _LATER.search(asked(step)):
-        return failed(step, 501, "NotImplemented")
-    return _not_listed(step, "{S15}")
+    return failed(step, 501, "NotImplemented") if _LATER.search(asked(step)) else step
 
 
 def _search_is_literal(step: Step) -> Step:
@@ -387,11 +387,39 @@ def _compactions_touch(lines: Lines, act: Act) -> Lines:
     return lines
 
 
+def _sum_of_subtasks(found: dict[str, Any]) -> dict[str, Any]:
+    """In the lists of later recordings, the session that had given the task."""
+    is_caller = "slug" in found and found["id"] == "{S1}" and found["cost"] == "{n}"
+    return {**found, "subtasks": {"cost": "{n}", "tokens": found["tokens"]}} if is_caller else found
+
+
+def _cost_of_subtasks(lines: Lines, _: Act) -> Lines:
+    ended = [at for at, line in enumerate(lines) if " tool task completed " in line]
+    for at in reversed(ended):
+        call = lines[at].replace("=model,", "=cost,model,").replace(",trunc", ",tokens,trunc")
+        lines = [*lines[:at], SUBTASKS_COST, call, *lines[at + 1 :]]
+    return lines
+
+
+def _listed_by_prompt(step: Step) -> Step:
+    """A session that waited for its subtask was prompted before it."""
+    answer = step.get("answer")
+    if not isinstance(answer, list):
+        return step
+    listed = [each["id"] if isinstance(each, dict) and "id" in each else "" for each in answer]
+    if not {"{S1}", "{S15}"} <= set(listed):
+        return step
+    caller, subtask = listed.index("{S1}"), listed.index("{S15}")
+    swapped = list(answer)
+    swapped[caller], swapped[subtask] = answer[subtask], answer[caller]
+    return {**step, "answer": swapped}
+
+
 DIFFERENCES = (
     Difference("come later", _come_later),
     Difference("bad requests are 400", _bad_requests),
     Difference("unknown models and agents", _unknown_names, _no_turn_for_unknown_names),
-    Difference("nobody to abort", events=_nobody_to_abort),
+    Difference("nothing to abort", events=_nothing_to_abort),
     Difference("errors say why", _errors_say_why),
     Difference("words of errors", _own_words),
     Difference("unknown routes", _unknown_routes),
@@ -424,5 +452,7 @@ DIFFERENCES = (
     Difference("compactions touch the session", events=_compactions_touch),
     Difference("words of summaries", in_answers(_words_of_summaries)),
     Difference("words of tools", in_answers(_words_of_tools)),
+    Difference("cost of subtasks", in_answers(_sum_of_subtasks), _cost_of_subtasks),
+    Difference("listed by prompt", _listed_by_prompt),
     Difference("init is remembered", in_answers(_init_is_remembered)),
 )

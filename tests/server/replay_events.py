@@ -70,12 +70,15 @@ class Telling(Retelling):
         before = self._session
         told = self._session_updated(of)
         info = of["info"]
-        more = [key for key in ("metadata", "share") if before.get(key) != info.get(key)]
+        more = [
+            key for key in ("metadata", "share", "subtasks") if before.get(key) != info.get(key)
+        ]
         if before["time"].get("archived") != info["time"].get("archived"):
             more.append("archived")
         return [*told, *more]
 
     def _whole(self, of: Json) -> list[str]:
+        self._session = of["info"]
         keys = set(of["info"])
         return [f"+{key}" for key in sorted(keys - _SESSION)] + [
             f"-{key}" for key in sorted(_SESSION - keys)

@@ -1,5 +1,6 @@
 """How recordings are read for kedge: differences turn what was recorded into what is expected."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from tests.server.replay_recordings import Act, Recording, Step
 Lines = list[str]
 _TURNS = ("/message", "/prompt_async", "/shell", "/command", "/init", "/abort", "/summarize")
 """The routes whose events are those of a turn, which are read as the agent's recordings are."""
+SUBTASKS_COST = "session.updated subtasks"
+"""What a session tells when a step of its subtask has cost something."""
 
 
 def _as_recorded(step: Step) -> Step:
@@ -48,17 +51,55 @@ def reading(differences: Iterable[Difference]) -> Reading:
         return step
 
     def events(act: Act) -> Lines:
-        lines = expected(act.events) if is_turn(act) else list(act.events)
+        caller, *subtask = (sessions_of(act.events) if is_turn(act) else []) or [""]
+        lines = _told_of(caller, act.events)
+        lines = expected(lines) if is_turn(act) else lines
         for each in known:
             lines = each.events(lines, act)
-        return lines
+        if not subtask:
+            return lines
+        ends = next(at for at, line in enumerate(lines) if " tool task completed " in line)
+        created, *turn = _told_of(subtask[0], act.events)
+        block = _named(subtask[0], [created, *expected(turn)])
+        return _with_block(_named(caller, lines), ends, block)
 
     return Reading(exchange=exchange, events=events, seen=in_order)
 
 
+def sessions_of(lines: Iterable[str]) -> Lines:
+    """How the lines of each session begin that a turn tells of; with one session, with nothing."""
+    found = (re.match(r"\{S\d+\} ", line) for line in lines)
+    return list(dict.fromkeys(each[0] if each else "" for each in found))
+
+
 def in_order(lines: Lines) -> Lines:
-    """What comes sooner or later by chance has its place only in turns."""
-    return without_chance(lines) if "message.updated A1 of U1" in lines else lines
+    """What comes sooner or later by chance has its place only in turns. Beside a subtask, its
+    caller tells only of the call: what the subtask tells comes behind that, as one block."""
+    caller, *subtask = sessions_of(lines) or [""]
+    if "message.updated A1 of U1" not in _told_of(caller, lines):
+        return lines
+    if not subtask:
+        return without_chance(lines)
+    first, *_, last = (at for at, line in enumerate(lines) if line.startswith(subtask[0]))
+    beside = _told_of(caller, lines[first:last])
+    if not all(" tool task running " in line or line == SUBTASKS_COST for line in beside):
+        return lines
+    before = without_chance(_told_of(caller, lines[:last]))
+    after = without_chance(_told_of(caller, lines[last:]))
+    block = without_chance(_told_of(subtask[0], lines))
+    return _with_block(_named(caller, before + after), len(before), _named(subtask[0], block))
+
+
+def _told_of(session: str, lines: Iterable[str]) -> Lines:
+    return [line.removeprefix(session) for line in lines if line.startswith(session)]
+
+
+def _named(session: str, lines: Lines) -> Lines:
+    return [session + line for line in lines]
+
+
+def _with_block(lines: Lines, at: int, block: Lines) -> Lines:
+    return [*lines[:at], *block, *lines[at:]]
 
 
 def is_turn(act: Act) -> bool:

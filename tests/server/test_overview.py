@@ -6,9 +6,10 @@ import json
 import re
 from html import unescape
 
+import msgspec
 import pytest
 
-from kedge.server.overview import local_url
+from kedge.server.overview import Overview, lines, local_url
 from tests.agent.world import World
 from tests.server.world import Client, Served, serve
 
@@ -46,6 +47,7 @@ async def test_programs_get_json(served: Served) -> None:
         "worktree": str(served.world.folder),
         "database": served.running.backend.engine.store.location,
         "model": "kedge/offline",
+        "canAnswer": True,
         "problem": None,
         "isOffline": True,
         "isProtected": False,
@@ -95,18 +97,70 @@ async def test_what_is_ignored_is_told(world: World) -> None:
     assert notice.replace("`", "") in re.sub("</?code>", "", unescape(found))
 
 
-async def test_a_model_that_cannot_be_asked_is_told(world: World) -> None:
-    """With the reason: there is none of that name, or no key."""
-    trusted(world, model="anthropic/none-such")
+CANNOT_BE_ASKED: dict[str, dict[str, object]] = {
+    "no key": {"model": "anthropic/claude-sonnet-4-5"},
+    "no key for the agent's model": {"agent": {"build": {"model": "anthropic/claude-sonnet-4-5"}}},
+    "no such model": {"model": "anthropic/none-such"},
+    "not enabled": {"model": "anthropic/claude-sonnet-4-5", "disabled_providers": ["anthropic"]},
+    "a protocol of its own": {
+        "model": "mine/x",
+        "provider": {"mine": {"npm": "@ai-sdk/amazon-bedrock", "models": {"x": {}}}},
+    },
+    "no address": {"model": "mine/x", "provider": {"mine": {"models": {"x": {}}}}},
+    "no address of HTTP": {
+        "model": "mine/x",
+        "provider": {"mine": {"models": {"x": {}}, "options": {"baseURL": "mine.example"}}},
+    },
+}
+
+
+@pytest.mark.parametrize("said", CANNOT_BE_ASKED.values(), ids=CANNOT_BE_ASKED.keys())
+async def test_a_model_that_cannot_be_asked_is_told(world: World, said: dict[str, object]) -> None:
+    """Before anybody asks it, in the words that a prompt would get."""
+    trusted(world, **said)
     async with serve(world) as served:
         answer = (await served.get("/")).json
-        assert answer["model"] is None
-        assert "anthropic/none-such" in answer["problem"]
-        assert "anthropic/none-such" in await page(served)
-        trusted(world, model="anthropic/claude-sonnet-4-5")
+        found = unescape(await page(served))
+        session = (await served.post("/session")).json["id"]
+        prompt = {"parts": [{"type": "text", "text": "echo hello"}]}
+        reply = (await served.post(f"/session/{session}/message", prompt)).json
+    error = reply if "data" in reply else reply["info"]["error"]
+    assert answer["problem"] == error["data"]["message"]
+    assert (answer["canAnswer"], answer["isOffline"]) == (False, False)
+    assert answer["problem"] in found
+    assert "carries out plain commands" not in found
+    (first, *_) = lines(msgspec.convert(answer, Overview))
+    assert first.startswith("prompts cannot be answered")
+    assert first.endswith(answer["problem"])
+
+
+async def test_a_file_that_cannot_be_read_is_told(world: World) -> None:
+    """No prompt is answered before it is mended, so no model is told to answer."""
+    world.put("opencode.json", '{"model": "mine/x",,}')
+    async with serve(world) as served:
         answer = (await served.get("/")).json
-        assert answer["model"] == "anthropic/claude-sonnet-4-5"
-        assert "ANTHROPIC_API_KEY" in answer["problem"]
+        session = (await served.post("/session")).json["id"]
+        prompt = {"parts": [{"type": "text", "text": "echo hello"}]}
+        refused = await served.post(f"/session/{session}/message", prompt)
+    assert refused.json["name"] == "ConfigInvalidError"
+    assert answer["problem"] == refused.json["data"]["message"]
+    assert (answer["model"], answer["canAnswer"], answer["isOffline"]) == (None, False, False)
+    assert [notice.startswith(answer["problem"]) for notice in answer["notices"]] == [True]
+
+
+async def test_another_model_that_answers_is_told(world: World) -> None:
+    """With why it is not the one that the agent has."""
+    mine = {"models": {"x": {}}, "options": {"baseURL": "http://127.0.0.1:9"}}
+    agent = {"build": {"model": "anthropic/claude-sonnet-4-5"}}
+    trusted(world, model="mine/x", provider={"mine": mine}, agent=agent)
+    async with serve(world) as served:
+        answer = (await served.get("/")).json
+        found = await page(served)
+    assert (answer["model"], answer["canAnswer"]) == ("mine/x", True)
+    assert "ANTHROPIC_API_KEY" in answer["problem"]
+    assert "Another model answers" in found
+    said = list(lines(msgspec.convert(answer, Overview)))
+    assert said[:2] == ["prompts are answered by mine/x", f"but {answer['problem']}"]
 
 
 async def test_a_password_guards_it_and_is_not_shown(world: World) -> None:

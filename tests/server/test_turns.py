@@ -199,6 +199,37 @@ async def test_a_subtask_runs(served: Served) -> None:
     assert unknown.status == 400
 
 
+async def test_a_subtask_is_sent_to_the_background(world: World) -> None:
+    """Where the flag is set, which is told; the call that waited for it ends, and the session is
+    told of its end like any prompt."""
+    async with serve(world, variables={"OPENCODE_EXPERIMENTAL": "1"}) as served:
+        capabilities = (await served.get("/experimental/capabilities")).json
+        assert capabilities == {"backgroundSubagents": True}
+        session = await made(served)
+        path = f"/session/{session.id}/message"
+        route = f"/experimental/session/{session.id}/background"
+        assert (await served.post(route)).json is False
+        assert (await served.post("/experimental/session/ses_no/background")).status == 404
+        engine = served.running.backend.engine
+        async with listening(engine) as heard:
+            text = "task general <<A\nslow 2 300s say Half a word\nA\nsay I go on."
+            asking = asyncio.create_task(served.post(path, said(text)))
+            await speaks(heard)
+            assert (await served.post(route)).json is True
+            reply = await asking
+            assert text_of(reply) == "I go on."
+            (child,) = (await served.get(f"/session/{session.id}/children")).json
+            assert list((await served.get("/session/status")).json) == [child["id"]]
+            assert (await served.post(f"/session/{child['id']}/abort")).json is True
+            await heard.caught_up()
+            assert (await served.get("/session/status")).json == {}
+        assert text_of(await served.post(path, said("say on"))) == "on"
+        messages = (await served.get(path)).json
+        told = [part for each in messages for part in each["parts"] if part.get("synthetic")]
+        (text,) = [part["text"] for part in told]
+        assert f"Background task stopped: {child['title'].partition(' (@')[0]}" in text
+
+
 async def test_a_server_that_stops_sends_those_who_wait_away(world: World) -> None:
     """They get no answer that might be taken for the turn's; what they asked is there, and asked
     again of the next server it is answered with what became of it."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -122,14 +123,19 @@ class Served(Client):
 
 
 @asynccontextmanager
-async def serve(world: World, **settings: Any) -> AsyncIterator[Served]:  # noqa: ANN401 - as ServerSettings
-    """Serve a world's folder on a free port."""
+async def serve(
+    world: World,
+    *,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,  # noqa: ANN401 - as ServerSettings
+) -> AsyncIterator[Served]:
+    """Serve a world's folder on a free port, with a few more variables."""
     chosen = ServerSettings(port=0, **settings)
     async with serving(
         world.folder,
         settings=chosen,
         data_dir=world.root / "data",
         database=world.database,
-        environ=world.environ,
+        environ={**world.environ, **variables},
     ) as running:
         yield Served(running.url, {}, world, running)

@@ -12,7 +12,7 @@ from kedge.domain.file_states import Present
 from kedge.snapshot import Snapshots
 from kedge.snapshot.ignore import attributes
 from kedge.snapshot.objects.user_packs import BlobCopy
-from kedge.snapshot.worktree import seed
+from kedge.snapshot.worktree import scan, seed
 from tests.engine.repositories import commit, git, repository
 from tests.snapshot.test_worktree_seed import wait_for_the_next_tick
 
@@ -99,6 +99,63 @@ def test_line_ends_that_are_configured_need_not_be_read(tmp_path: Path, setting:
     """Neither do the settings that convert without any attribute."""
     files = packed(tmp_path / "r", "", [b"a\n", b"b\n", b"\0\r\n"], setting)
     assert check(tmp_path / "r", tmp_path / "data", files) >= 3
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["covered", "ignored", "excluded", "ignored folder", "deleted", "large", "link", "info"],
+)
+def test_attributes_count_wherever_git_finds_them(tmp_path: Path, where: str) -> None:
+    """Also in files that no snapshot covers, or that are longer than kedge reads."""
+    root = tmp_path / "r"
+    repository(root)
+    git(root, "config", "filter.swap.clean", "tr ab ba")
+    git(root, "config", "filter.swap.smudge", "tr ab ba")
+    folder = root / "build/deep"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(b"abab\n")
+    rules = root / (".git/info/attributes" if where == "info" else "build/.gitattributes")
+    rules.write_text("# long\n" * (200_000 if where == "large" else 1) + "f* filter=swap\n")
+    if where.startswith("ignored"):
+        (root / ".gitignore").write_text("build/\n" if where[7:] else ".gitattributes\n")
+    elif where == "excluded":
+        (root / ".git/info/exclude").write_text(".gitattributes\n")
+    wait_for_the_next_tick(folder / "file")
+    git(root, "add", "-f", "build/deep/file", *(["build"] if where == "deleted" else []))
+    commit(root)
+    git(root, "repack", "-q", "-a", "-d")
+    if where in ("deleted", "link"):
+        rules.rename(root / "rules")
+    if where == "link":
+        rules.symlink_to("../rules")
+    wait_for_the_next_tick(folder / "file")
+    (root / ".git/index").touch()
+    assert check(root, tmp_path / "data", {"build/deep/file": b"abab\n"}) == 0
+
+
+def test_a_file_that_vanishes_while_its_folder_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs that folder the index, and the folders below know its attributes all the same."""
+    root = tmp_path / "r"
+    repository(root)
+    (root / "below").mkdir()
+    for name in ("file", "below/file"):
+        (root / name).write_text("a\n")
+        wait_for_the_next_tick(root / name)
+    git(root, "add", ".")
+    commit(root)
+    git(root, "repack", "-q", "-a", "-d")
+    (root / "short-lived").touch()
+    names_in = scan._names_in
+
+    def list_too_early(path: bytes, status: os.stat_result) -> tuple[list[bytes], list[bytes]]:
+        names = names_in(path, status)
+        (root / "short-lived").unlink(missing_ok=True)
+        return names
+
+    monkeypatch.setattr(scan, "_names_in", list_too_early)
+    assert check(root, tmp_path / "data", {"file": b"a\n", "below/file": b"a\n"}) == 1
 
 
 EXAMPLE = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

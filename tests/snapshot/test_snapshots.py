@@ -146,10 +146,10 @@ def test_the_next_process_reads_nothing_again(root: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("kedge.snapshot.resources.racy_window", lambda *_: 0)
     with opened(root, way="scan") as snapshots:
         first = snapshots.track()
-        assert snapshots._worktree.keeper.reads == 2
+        assert snapshots._worktree.covered.reads == 2
     with opened(root, way="scan") as snapshots:
         assert snapshots.track() == first
-        assert snapshots._worktree.keeper.reads == 0
+        assert snapshots._worktree.covered.reads == 0
         (root / "a.txt").write_text("changed\n")
         assert snapshots.track() != first
 
@@ -516,9 +516,9 @@ def test_the_scan_after_a_time_out_leaves_nothing_to_read(
         assert snapshots.status().protection is Protection.PENDING
         assert list(snapshots._store.layout.workshops.iterdir()) == []
         assert snapshots._store.collect(keep_taken_for=0).skipped == ""
-        reads = snapshots._worktree.keeper.reads
+        reads = snapshots._worktree.covered.reads
         one = snapshots.track()
-        assert snapshots._worktree.keeper.reads == reads == 2
+        assert snapshots._worktree.covered.reads == reads == 2
         (repository / "a.txt").write_text("lost?\n")
         snapshots.restore(one)
         assert (repository / "a.txt").read_text() == "one\n"

@@ -1,11 +1,11 @@
-"""Which way of knowing is chosen where, and what is refused."""
+"""Which way of knowing is chosen where."""
 
 from pathlib import Path
 
 import pytest
 
 from kedge.snapshot.files.reader import RACY_WINDOW_NS
-from kedge.snapshot.worktree.filesystems import Mounts, racy_window, why_not_inotify, why_refused
+from kedge.snapshot.worktree.filesystems import Mounts, racy_window, why_not_inotify
 
 TABLE = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -57,13 +57,3 @@ def test_coarse_clocks_are_distrusted_for_longer(mounts: Mounts) -> None:
     assert racy_window(b"/work", mounts) == RACY_WINDOW_NS
     assert racy_window(b"/mnt/x", mounts) == RACY_WINDOW_NS
     assert racy_window(b"/net/x", mounts) == 2_000_000_000
-
-
-def test_what_is_no_worktree_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Home, what holds it, `/`, the inside of git and kedge's own data have no snapshots."""
-    monkeypatch.setenv("HOME", "/home/me")
-    own = {b"/work/x/gitstuff"}
-    for root in (b"/", b"/home", b"/home/me", b"/work/.git", b"/work/x/gitstuff/refs"):
-        assert why_refused(root, own)
-    for root in (b"/home/me/project", b"/home/m", b"/work/x", b"/work/x/gitstuff2"):
-        assert why_refused(root, own) is None

@@ -16,8 +16,8 @@ import pytest
 from kedge.domain.errors import SnapshotError, SnapshotRefused, SnapshotTimeout
 from kedge.domain.file_states import Reason
 from kedge.snapshot.repository.signatures import LARGEST_RULES
+from kedge.snapshot.worktree.covered_files import TooManyFiles
 from kedge.snapshot.worktree.entries import FolderEntry
-from kedge.snapshot.worktree.file_reader import TooManyFiles
 from kedge.snapshot.worktree.watch import Hints, Inotify, Rescan, WatchesUsedUp
 from tests.snapshot.trees import LIMITS, WATCHES, Twin
 
@@ -48,9 +48,9 @@ def twin(request: pytest.FixtureRequest, tmp_path: Path) -> Twin:
 
 def reads(twin: Twin) -> int:
     """How many files the next refresh reads."""
-    before = twin.worktree.keeper.reads
+    before = twin.worktree.covered.reads
     twin.worktree.refresh()
-    return twin.worktree.keeper.reads - before
+    return twin.worktree.covered.reads - before
 
 
 def test_only_what_changed_is_read(twin: Twin) -> None:
@@ -328,7 +328,7 @@ class Failing:
 @pytest.mark.parametrize(
     "what",
     [
-        "kedge.snapshot.worktree.file_reader.read_file",
+        "kedge.snapshot.worktree.covered_files.read_file",
         "kedge.snapshot.worktree.scan.read_file",
         "kedge.snapshot.worktree.scan._names_in",
         "kedge.snapshot.worktree.entries:FolderEntry.touch",
@@ -360,7 +360,7 @@ def test_wherever_a_refresh_fails_the_next_is_right(
                 twin.worktree.refresh()
         fresh = Twin(twin.root, Rescan())
         assert twin.snapshot() == fresh.snapshot(), f"after a failure at {at}"
-        assert twin.worktree.keeper.count == fresh.worktree.keeper.count
+        assert twin.worktree.covered.count == fresh.worktree.covered.count
         if failing.left > 0:
             break
 

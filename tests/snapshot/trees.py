@@ -7,7 +7,7 @@ from pathlib import Path
 from kedge.snapshot.files.reader import stamp_of
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.objects.formats import BLOB, TREE, object_id
-from kedge.snapshot.worktree.file_reader import FileLimits
+from kedge.snapshot.worktree.covered_files import FileLimits
 from kedge.snapshot.worktree.repositories import Spaces
 from kedge.snapshot.worktree.state import WorktreeState
 from kedge.snapshot.worktree.watch import Inotify, Rescan, Watch

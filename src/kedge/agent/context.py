@@ -96,7 +96,10 @@ class Surroundings:
             # Its own error says what is missing.
             return wanted, None
         name = f"{default.providerID}/{default.modelID}"
-        return default, f"{why}{'' if why.endswith('?') else '.'} The default answers: {name}."
+        return (
+            default,
+            f"{why}{'' if why.endswith(('?', '.')) else '.'} The default answers: {name}.",
+        )
 
     def _default(self) -> MessageModel:
         provider, id = self.catalog.default()

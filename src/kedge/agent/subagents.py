@@ -240,7 +240,7 @@ class Subagents:
     async def _stop(self, session_id: str) -> None:
         """Stop a subtask whose caller does not wait any more. An abort has stopped it along with
         its caller; this is for all other ends."""
-        await self._engine.background.drop(session_id)
+        await self._engine.background.defer(session_id)
         await self._engine.runs.stop(session_id)
 
     def _timeout(self, config: Config) -> float | None:

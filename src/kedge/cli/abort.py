@@ -1,8 +1,8 @@
 """`kedge abort`: stops what runs in a session, in whatever process."""
 
 import argparse
-import asyncio
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE, FAILED
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.screen import GREEN, errors, one_line, output
@@ -21,7 +21,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_abort(options))
+    return run_async(_abort(options))
 
 
 async def _abort(options: argparse.Namespace) -> int:

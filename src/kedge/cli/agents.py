@@ -1,8 +1,8 @@
 """`kedge agents`: the agents that can be asked here."""
 
 import argparse
-import asyncio
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -23,7 +23,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_agents(options))
+    return run_async(_agents(options))
 
 
 async def _agents(options: argparse.Namespace) -> int:

@@ -1,11 +1,11 @@
 """`kedge answer`: answers what runs ask people, in whatever process they are."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.answers import Answers, chosen_answers, keyboard
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
@@ -39,7 +39,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_answer(options))
+    return run_async(_answer(options))
 
 
 async def _answer(options: argparse.Namespace) -> int:

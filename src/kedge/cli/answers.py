@@ -44,8 +44,8 @@ def keyboard() -> int | None:
         return None
 
 
-async def read_line(terminal: int) -> str | None:
-    """The next line that is typed; None at the end of input."""
+async def read_line(terminal: int, prompt: Callable[[], None]) -> str | None:
+    """The line that is typed after the prompt; None at the end of input."""
     loop = asyncio.get_running_loop()
     read: asyncio.Future[str | None] = loop.create_future()
 
@@ -60,6 +60,7 @@ async def read_line(terminal: int) -> str | None:
 
     # What was typed before the question is no answer to it.
     termios.tcflush(terminal, termios.TCIFLUSH)
+    prompt()
     loop.add_reader(terminal, on_input)
     try:
         return await read
@@ -121,8 +122,7 @@ class Answers:
             own = "r in this run · " if self._is_own else ""
             keys = f"y yes · {own}a always · n no · or say what to do instead"
         while True:
-            self._screen.write(f"  {self._screen.paint(keys, DIM)}  > ")
-            said = await read_line(self._terminal)
+            said = await self._typed(keys)
             if said is None:
                 self._screen.line()
                 return "reject", None, False
@@ -142,6 +142,10 @@ class Answers:
                     return "reject", None, False
                 case _:
                     return "reject", said.strip(), False
+
+    async def _typed(self, keys: str) -> str | None:
+        shown = f"  {self._screen.paint(keys, DIM)}  > "
+        return await read_line(self._terminal, lambda: self._screen.write(shown))
 
     async def question(self, request: "QuestionRequest") -> None:
         """Ask questions, and pass the answers on."""
@@ -167,8 +171,7 @@ class Answers:
         several = "numbers, as 1 3" if question.multiple else "a number"
         own = "" if question.custom is False else " · or your own words"
         while True:
-            screen.write(f"  {screen.paint(f'{several}{own} · Ctrl-D to answer none', DIM)}  > ")
-            said = await read_line(self._terminal)
+            said = await self._typed(f"{several}{own} · Ctrl-D to answer none")
             if said is None:
                 screen.line()
                 return None

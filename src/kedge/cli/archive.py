@@ -1,8 +1,8 @@
 """`kedge archive`: puts sessions out of the way, or back."""
 
 import argparse
-import asyncio
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.screen import GREEN, one_line, output
@@ -24,7 +24,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_archive(options))
+    return run_async(_archive(options))
 
 
 async def _archive(options: argparse.Namespace) -> int:

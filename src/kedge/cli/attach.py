@@ -1,7 +1,6 @@
 """`kedge attach`: opens OpenCode's terminal UI on the sessions of this folder."""
 
 import argparse
-import asyncio
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, look
 from kedge.cli.screen import DIM, errors, one_line
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     program = shutil.which("opencode")
     if program is None:
         raise CommandFailure(INSTALL)
-    directory, session, known = asyncio.run(_around(options))
+    directory, session, known = run_async(_around(options))
     words = [program, "attach", "{url}", "--dir", directory]
     words += ["--session", session] if session else []
     if known is not None:

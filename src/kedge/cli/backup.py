@@ -1,10 +1,10 @@
 """`kedge backup`: makes backups beside running servers, and restores them."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents_of
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE, INCOMPLETE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_data
@@ -53,7 +53,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    code: int = asyncio.run(options.act(options))
+    code: int = run_async(options.act(options))
     return code
 
 

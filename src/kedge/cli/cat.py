@@ -1,10 +1,10 @@
 """`kedge cat`: a file as it was at a message."""
 
 import argparse
-import asyncio
 import os
 import sys
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.location import add_location, look
 from kedge.cli.screen import output, safe
@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_cat(options))
+    return run_async(_cat(options))
 
 
 async def _cat(options: argparse.Namespace) -> int:

@@ -2,13 +2,13 @@
 permissions that users gave there."""
 
 import argparse
-import asyncio
 import json
 import os
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.location import add_place, open_place
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         lines = _forget(options)
     else:
         lines = _lines(options)
-    for line in asyncio.run(lines):
+    for line in run_async(lines):
         print(line)
     return 0
 

@@ -1,9 +1,9 @@
 """`kedge delete`: deletes sessions, which can be restored for some days."""
 
 import argparse
-import asyncio
 
 from kedge.cli.consent import agrees, refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DECLINED, DONE
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.screen import DIM, GREEN, errors, one_line, output
@@ -27,7 +27,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_delete(options))
+    return run_async(_delete(options))
 
 
 async def _delete(options: argparse.Namespace) -> int:

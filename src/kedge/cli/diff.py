@@ -1,8 +1,8 @@
 """`kedge diff`: what a turn or a session changed."""
 
 import argparse
-import asyncio
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
@@ -38,7 +38,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_diff(options))
+    return run_async(_diff(options))
 
 
 async def _diff(options: argparse.Namespace) -> int:

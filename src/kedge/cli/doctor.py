@@ -1,10 +1,10 @@
 """`kedge doctor`: examines the data of kedge and the machine, and repairs what it can."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import agrees, refuse_agents_of
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DECLINED, DONE, INCOMPLETE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location
@@ -37,7 +37,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_examine(options))
+    return run_async(_examine(options))
 
 
 async def _examine(options: argparse.Namespace) -> int:

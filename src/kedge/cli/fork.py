@@ -1,9 +1,9 @@
 """`kedge fork`: makes a copy of a session, whole or up to a turn."""
 
 import argparse
-import asyncio
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, open_engine
@@ -28,7 +28,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_fork(options))
+    return run_async(_fork(options))
 
 
 async def _fork(options: argparse.Namespace) -> int:

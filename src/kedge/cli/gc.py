@@ -1,10 +1,10 @@
 """`kedge gc`: what takes the space of snapshots, and freeing what nothing needs."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents_of
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE, INCOMPLETE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_data
@@ -40,7 +40,7 @@ _SHOWN = 10
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_collect(options) if options.yes else _survey(options))
+    return run_async(_collect(options) if options.yes else _survey(options))
 
 
 async def _survey(options: argparse.Namespace) -> int:

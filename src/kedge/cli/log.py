@@ -1,10 +1,10 @@
 """`kedge log`: the turns of a session, with their files, or everything that was said and done."""
 
 import argparse
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
@@ -44,7 +44,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_log(options))
+    return run_async(_log(options))
 
 
 async def _log(options: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 """`kedge models`: the models that can be asked here."""
 
 import argparse
-import asyncio
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
@@ -26,7 +26,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_models(options))
+    return run_async(_models(options))
 
 
 async def _models(options: argparse.Namespace) -> int:

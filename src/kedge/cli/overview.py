@@ -1,12 +1,12 @@
 """`kedge` alone: what runs and waits in this project, its last sessions, and what to type next."""
 
 import argparse
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
 from kedge._version import __version__
 from kedge.cli.answer import waiting_in, waiting_table
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -35,7 +35,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_overview(options))
+    return run_async(_overview(options))
 
 
 async def _overview(options: argparse.Namespace) -> int:

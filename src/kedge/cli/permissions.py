@@ -1,10 +1,10 @@
 """`kedge permissions`: what was allowed in this project by `always`, and how to revoke it."""
 
 import argparse
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
@@ -34,7 +34,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_revoke(options) if options.revoke or options.revoke_all else _list(options))
+    return run_async(_revoke(options) if options.revoke or options.revoke_all else _list(options))
 
 
 async def _list(options: argparse.Namespace) -> int:

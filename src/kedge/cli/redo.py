@@ -1,11 +1,11 @@
 """`kedge redo`: brings back the turn that was undone last."""
 
 import argparse
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_consent, carry_out
@@ -35,7 +35,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_redo(options))
+    return run_async(_redo(options))
 
 
 async def _redo(options: argparse.Namespace) -> int:

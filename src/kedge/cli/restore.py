@@ -1,10 +1,10 @@
 """`kedge restore`: brings back a deleted session, or a tail."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
@@ -34,7 +34,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_restore(options))
+    return run_async(_restore(options))
 
 
 async def _restore(options: argparse.Namespace) -> int:

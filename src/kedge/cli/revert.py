@@ -1,10 +1,10 @@
 """`kedge revert`: takes a session back to before any of its messages."""
 
 import argparse
-import asyncio
 from functools import partial
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_choice, add_consent, carry_out
 from kedge.cli.selection import add_session, check_idle, find_session
@@ -28,7 +28,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_revert(options))
+    return run_async(_revert(options))
 
 
 async def _revert(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kedge.cli.answers import Answers, Refusals, keyboard
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE, FAILED, INCOMPLETE, USAGE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
@@ -74,7 +75,7 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     prompt = prompt_of(options)
-    return asyncio.run(_run(options, prompt))
+    return run_async(_run(options, prompt))
 
 
 def prompt_of(options: argparse.Namespace) -> str:
@@ -120,16 +121,34 @@ class _View(Protocol):
 async def _run(options: argparse.Namespace, prompt: str) -> int:
     from kedge.agent import Agent
 
-    async with AsyncExitStack() as parts:
-        engine = await parts.enter_async_context(open_engine(options))
+    async with AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(open_engine(options))
         await refuse_agents(engine.processes, "kedge run")
-        agent = await parts.enter_async_context(Agent(engine))
+        agent = await stack.enter_async_context(Agent(engine))
+        attached = [_attached(options.directory, path) for path in options.file]
         session = await _session(engine, options)
-        return await _Run(engine, agent, session, options).answer(prompt)
+        try:
+            parts = [{"type": "text", "text": prompt}, *attached]
+            return await _Run(engine, agent, session, options).answer(parts)
+        except Exception:
+            if _is_new(options):
+                await _delete_if_empty(session)
+            raise
+
+
+def _is_new(options: argparse.Namespace) -> bool:
+    return options.session is None and not options.goes_on
+
+
+async def _delete_if_empty(session: "Session") -> None:
+    """Without its prompt, which was refused, a session would only be in the way."""
+    page = await session.messages(limit=1)
+    if not page.messages:
+        await session.delete()
 
 
 async def _session(engine: "Engine", options: argparse.Namespace) -> "Session":
-    if options.session is None and not options.goes_on:
+    if _is_new(options):
         if options.fork:
             raise CommandFailure("--fork needs --session or --continue: the session to fork", USAGE)
         return await engine.sessions.create(options.title)
@@ -170,7 +189,7 @@ class _Run:
         self._stopping: asyncio.Task[bool] | None = None
         self._trouble: str | None = None
 
-    async def answer(self, prompt: str) -> int:
+    async def answer(self, prompt: list[dict[str, Any]]) -> int:
         """Have the prompt answered, and show it; returns the exit code."""
         began = time.monotonic()
         self._listen()
@@ -191,16 +210,14 @@ class _Run:
         self._view.pause()
         return await self._end(id, answer, time.monotonic() - began)
 
-    async def _ask(self, prompt: str, id: str) -> "Answer | None":
+    async def _ask(self, prompt: list[dict[str, Any]], id: str) -> "Answer | None":
         from kedge.domain.errors import TurnAborted
 
         options = self._options
-        parts: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
-        parts += [_attached(options.directory, path) for path in options.file]
         with suppress(TurnAborted):
             return await self._agent.prompt(
                 self._session,
-                parts,
+                prompt,
                 message_id=id,
                 model=options.model,
                 agent=options.agent,

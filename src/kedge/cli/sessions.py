@@ -1,11 +1,11 @@
 """`kedge sessions`: lists and searches sessions."""
 
 import argparse
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
@@ -41,7 +41,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    asyncio.run(_show(options))
+    run_async(_show(options))
     return DONE
 
 

@@ -1,10 +1,10 @@
 """`kedge show`: one session, and its last turn."""
 
 import argparse
-import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_show(options))
+    return run_async(_show(options))
 
 
 async def _show(options: argparse.Namespace) -> int:

@@ -1,12 +1,12 @@
 """`kedge stats`: tokens and cost by day, model or project."""
 
 import argparse
-import asyncio
 import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -59,7 +59,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_stats(options))
+    return run_async(_stats(options))
 
 
 async def _stats(options: argparse.Namespace) -> int:

@@ -1,9 +1,9 @@
 """`kedge tails`: what prompts after an undo removed from a session."""
 
 import argparse
-import asyncio
 import time
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -28,7 +28,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_tails(options))
+    return run_async(_tails(options))
 
 
 async def _tails(options: argparse.Namespace) -> int:

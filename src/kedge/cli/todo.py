@@ -1,8 +1,8 @@
 """`kedge todo`: the todo list of a session."""
 
 import argparse
-import asyncio
 
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -25,7 +25,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_todo(options))
+    return run_async(_todo(options))
 
 
 async def _todo(options: argparse.Namespace) -> int:

@@ -1,12 +1,12 @@
 """`kedge trust`: shows what a project's configuration wants, and records the user's trust in it."""
 
 import argparse
-import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.consent import agrees, refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DECLINED
 from kedge.cli.location import add_place, open_place
 
@@ -36,18 +36,18 @@ def add(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.list:
-        asyncio.run(_list(options))
+        run_async(_list(options))
         return 0
     if options.revoke:
-        asyncio.run(_revoke(options))
+        run_async(_revoke(options))
         return 0
-    wanting = asyncio.run(_look(options))
+    wanting = run_async(_look(options))
     if not wanting:
         return 0
     if not options.yes and not agrees("Trust this, for as long as the files stay as they are?"):
         _say("nothing was trusted")
         return DECLINED
-    asyncio.run(_trust(options, wanting))
+    run_async(_trust(options, wanting))
     return 0
 
 

@@ -1,11 +1,11 @@
 """`kedge undo`: takes back the last turn of a session."""
 
 import argparse
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import about_paths, add_choice, add_consent, carry_out, chosen_paths
@@ -33,7 +33,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_undo(options))
+    return run_async(_undo(options))
 
 
 async def _undo(options: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
 """`kedge unrevert`: brings back all that is undone in a session."""
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents
+from kedge.cli.event_loop import run_async
 from kedge.cli.location import add_location, open_engine
 from kedge.cli.receipts import add_consent, carry_out
 from kedge.cli.redo import NOTHING
@@ -29,7 +29,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return asyncio.run(_unrevert(options))
+    return run_async(_unrevert(options))
 
 
 async def _unrevert(options: argparse.Namespace) -> int:

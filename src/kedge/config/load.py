@@ -146,8 +146,9 @@ def load_own_config(environ: Mapping[str, str]) -> Config:
 def _readable(files: Callable[[Complain], list[LoadedFile]], home: str) -> Config:
     problems: list[ConfigInvalid] = []
     config = config_of(files(problems.append), home)
-    told = (f"{problem}: the whole file is ignored" for problem in problems)
-    return msgspec.structs.replace(config, notices=(*config.notices, *told))
+    told = tuple(map(str, problems))
+    ignored = (f"{problem}: the whole file is ignored" for problem in told)
+    return msgspec.structs.replace(config, notices=(*config.notices, *ignored), problems=told)
 
 
 def config_of(files: list[LoadedFile], home: str) -> Config:

@@ -209,6 +209,8 @@ class Config(Section, frozen=True, kw_only=True):
     """Variables from which the providers of trusted files take values."""
     notices: tuple[str, ...] = ()
     """What was ignored, and why, for people to read."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the files that could not be read; prompts are refused because of them."""
     untrusted: tuple[UntrustedSetting, ...] = ()
     """The settings of untrusted files that do not count, or not fully."""
     files: tuple[str, ...] = ()

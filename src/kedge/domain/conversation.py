@@ -50,7 +50,7 @@ NO_LINK = TaskLink()
 
 
 class AlreadyTold(Exception):
-    """The end of a background task was told already, or is not to be told any more."""
+    """The end of a background task was told already, or is told with the next prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 background.
 
 The end of a background task is told once, by the process that ran it or, if that is gone, by
-whichever finds the task first.
+whichever finds the task first. If a person stopped it, it is told with the next prompt.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,12 @@ from kedge.domain.errors import SessionNotFound
 from kedge.domain.messages import Answer, MessageModel
 from kedge.domain.parts import TextPart, ToolError, ToolPart
 from kedge.domain.sessions import NO_TOKENS, SessionInfo, TokenCount
+from kedge.domain.wire_errors import is_aborted
 from kedge.engine.prompts import Prompt
 from kedge.store.queries.background import (
     BackgroundTask,
     background_tasks,
-    drop_task,
+    defer_task,
     put_task,
 )
 from kedge.store.queries.totals import Totals, summed, totals_of
@@ -27,6 +28,10 @@ from kedge.store.queries.totals import Totals, summed, totals_of
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
     from kedge.engine.session import Session
+
+_STOPPED = (
+    "A person stopped it. What it did so far stays. Do not begin it again unless you are asked to."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,9 @@ class TaskResult:
         state = "error" if self.is_error else "completed"
         return task_block(self.session_id, state, self.text, summary, is_error=self.is_error)
 
-    def report(self, title: str) -> dict[str, Any]:
+    def report(self, title: str, ended: str | None = None) -> dict[str, Any]:
         """The part of a prompt that tells the parent the end of a background task."""
-        ended = "failed" if self.is_error else "completed"
+        ended = ended or ("failed" if self.is_error else "completed")
         text = self.block(f"Background task {ended}: {title}")
         return {"type": "text", "text": text, "synthetic": True}
 
@@ -84,9 +89,10 @@ class BackgroundTasks:
         self.running.add(session.id)
         runs.keep()
 
-    async def drop(self, session_id: str) -> None:
-        """Do not tell the end of a task."""
-        await self._engine.store.write(partial(drop_task, session_id))
+    async def defer(self, session_id: str) -> None:
+        """Tell the end of a task, if this is one, with the next prompt of its parent: a person
+        stops it."""
+        await self._engine.store.write(partial(defer_task, session_id))
 
     async def result(self, session_id: str, prompt_id: str) -> TaskResult:
         """What a subtask has answered to a prompt."""
@@ -102,20 +108,23 @@ class BackgroundTasks:
         return TaskResult(session_id, said[-1] if said else "")
 
     async def left(self) -> list[BackgroundTask]:
-        """The tasks that nothing runs any more."""
+        """The tasks that nothing runs any more, and those that a person stopped."""
         runs = self._engine.runs
         return [
             task
             for task in await self._engine.store.read(background_tasks)
-            if task.session_id not in self.running
-            and (task.owner == runs.owner or not runs.is_open(task.owner, task.expired))
+            if task.is_deferred
+            or (
+                task.session_id not in self.running
+                and (task.owner == runs.owner or not runs.is_open(task.owner, task.expired))
+            )
         ]
 
     async def tell_left(self, session_id: str) -> None:
         """Tell the end of a task that nothing runs any more. While a revert of the parent is
         pending it waits: what is stored there would make the revert final."""
         for task in await self.left():
-            if task.session_id == session_id:
+            if task.session_id == session_id and not task.is_deferred:
                 await self._engine.runs.end_dead_run(task.parent_id)
                 parent = await self._engine.sessions.get(task.parent_id)
                 if parent.info.revert is None:
@@ -128,11 +137,10 @@ class BackgroundTasks:
 
     async def _tell(self, tasks: Sequence[BackgroundTask], parent: SessionInfo) -> None:
         for task in tasks:
-            result = await self.result(task.session_id, task.prompt_id)
             note = Prompt(
                 self._engine,
                 parent.id,
-                [result.report(task.title)],
+                [await self._report(task)],
                 agent=parent.agent or "build",
                 model=_model_of(parent),
                 message_id=None,
@@ -142,6 +150,23 @@ class BackgroundTasks:
                 await note.add()
             except AlreadyTold:
                 continue
+
+    async def _report(self, task: BackgroundTask) -> dict[str, Any]:
+        if task.is_deferred and await self._was_cut_off(task):
+            return TaskResult(task.session_id, _STOPPED, is_error=True).report(
+                task.title, "stopped"
+            )
+        return (await self.result(task.session_id, task.prompt_id)).report(task.title)
+
+    async def _was_cut_off(self, task: BackgroundTask) -> bool:
+        """Whether a task has not come to an end of its own, or is still being stopped."""
+        try:
+            answer = await self._engine.conversations.last_answer(task.session_id, task.prompt_id)
+        except SessionNotFound:
+            return False
+        if answer is None or answer.info.time.completed is None:
+            return True
+        return answer.info.error is not None and is_aborted(answer.info.error)
 
 
 def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCount]:

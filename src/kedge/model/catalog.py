@@ -135,12 +135,9 @@ class Catalog:
             info = self.model(provider_id, model_id)
         except ModelNotFound as error:
             return str(error)
-        if info.providerID == offline_info().providerID or self._endpoint(info).is_complete:
+        if info.providerID == offline_info().providerID:
             return None
-        variables = " or ".join(self._variables(provider_id))
-        return f"{provider_id}/{model_id} is not set up" + (
-            f": there is no key in {variables}" if variables else ""
-        )
+        return self._endpoint(info).problem()
 
     def default(self) -> tuple[str, str]:
         """The default provider and model: as configured, else of the first provider with a key."""

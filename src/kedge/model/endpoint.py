@@ -10,6 +10,7 @@ Protocol: TypeAlias = Literal["chat", "responses", "anthropic", "google"]
 SILENCE = 300.0
 # Anything shorter is not secret, and removing it would damage ordinary words.
 _SECRET_LENGTH = 6
+_MOST_NOTICES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +32,39 @@ class Endpoint:
     """What untrusted files say about it, and how to make that count."""
 
     @property
-    def is_complete(self) -> bool:
-        """Whether it has everything that a request needs."""
-        has_address = self.url is not None or self.protocol != "chat"
-        return self.protocol is not None and has_address and bool(self.key or not self.needs_key)
+    def lacks_key(self) -> bool:
+        """Whether it has no key and needs one."""
+        return self.needs_key and not self.key
+
+    def problem(self) -> str | None:
+        """Why no request can be sent to it; None if it has everything that one needs."""
+        where = f"provider.{self.provider_id}"
+        if self.protocol is None:
+            return (
+                f"kedge does not speak {self.npm}, which {where}.npm asks for; see docs/models.md"
+            )
+        if self.lacks_key:
+            names = " or ".join(self.key_variables) or "a key"
+            return (
+                f"There is no key for {self.provider_id}. Set {names} in the environment, or"
+                f" {where}.options.apiKey in the configuration.{self.untrusted_notices()}"
+            )
+        if self.url is None:
+            # Without one, the libraries would send the key to OpenAI.
+            return self._address_missing() if self.protocol == "chat" else None
+        if not self.url.startswith(("http://", "https://")):
+            return f"{where}.options.baseURL must begin with http:// or https://"
+        return None
+
+    def _address_missing(self) -> str:
+        if self.untrusted:
+            return f"There is no address of {self.provider_id}.{self.untrusted_notices()}"
+        where = f"provider.{self.provider_id}.options.baseURL"
+        return f"{where} is missing; say there where the provider is"
+
+    def untrusted_notices(self) -> str:
+        """What untrusted files say about it, as the end of a message; empty if they say nothing."""
+        return "".join(f" {notice}." for notice in self.untrusted[:_MOST_NOTICES])
 
     def secrets(self) -> tuple[str, ...]:
         """Texts that must not appear in any message."""

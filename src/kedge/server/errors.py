@@ -61,6 +61,16 @@ class RouteNotFound(NotFound):
         super().__init__("Route", f"{method} {path}", "GET /doc lists those that there are")
 
 
+class ProviderNotFound(NotFound):
+    """There is no such provider, or none that can be used."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Provider", id)
+
+    def _details(self) -> dict[str, Any]:
+        return {"providerID": self.id[:MESSAGE_LIMIT]}
+
+
 class WrongMethod(CallerError):
     """The route does not accept this method."""
 
@@ -153,6 +163,7 @@ _TABLE: tuple[tuple[type[KedgeError], Callable[[Any], Response]], ...] = (
     (PermissionNotFound, _tagged("PermissionNotFoundError", 404, "requestID")),
     (QuestionNotFound, _tagged("QuestionNotFoundError", 404, "requestID")),
     (ProjectNotFound, _tagged("ProjectNotFoundError", 404, "projectID")),
+    (ProviderNotFound, _tagged("ProviderNotFoundError", 404, "providerID")),
     (ModelNotFound, _plain("ProviderModelNotFoundError", 400)),
     (AgentNotFound, _plain("BadRequest", 400)),
     (CommandNotFound, _plain("BadRequest", 400)),

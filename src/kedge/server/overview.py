@@ -3,9 +3,11 @@ ignored, how to attach. `kedge serve` prints it to standard error; `GET /` retur
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
+from kedge.agent.context import Surroundings
 from kedge.domain.errors import KedgeError
 from kedge.engine.engine import Place
 from kedge.server.requests import Backend
@@ -29,6 +31,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Where sessions are stored; without the password."""
     model: str | None
     """The model for a prompt that names neither a model nor an agent; None if there is none."""
+    canAnswer: bool
+    """Whether that model has everything that a request needs; its provider was not asked."""
     problem: str | None = None
     """Why that model cannot be used, or differs from the configured one."""
     isOffline: bool
@@ -44,26 +48,48 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 async def overview_of(backend: Backend, place: Place, url: str) -> Overview:
     """The overview of a directory for a client that reaches the server at this address."""
     around = await backend.agent.surroundings_of(place.directory, place.worktree)
-    model: str | None = None
-    try:
-        choice = around.chosen(None, None, None)
-    except KedgeError as error:
-        problem: str | None = str(error)
-    else:
-        found = choice.model
-        model = f"{found.providerID}/{found.modelID}"
-        problem = choice.notice or around.catalog.why_not(found.providerID, found.modelID)
+    answerer = _answerer(around)
     return Overview(
         version=backend.engine.version,
         directory=place.directory,
         worktree=place.worktree,
         database=backend.engine.store.location,
-        model=model,
-        problem=problem,
-        isOffline=around.catalog.is_bare,
+        model=answerer.model,
+        canAnswer=answerer.why_not is None,
+        problem=answerer.why_not or answerer.notice,
+        isOffline=answerer.is_offline,
         isProtected=bool(backend.settings.password),
         notices=list(around.config.notices),
         attach=_attaching(url, backend.settings),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answerer:
+    """What would answer a prompt that names neither a model nor an agent."""
+
+    model: str | None = None
+    why_not: str | None = None
+    """Why it would not answer."""
+    notice: str | None = None
+    """Why it is not the model that was configured."""
+    is_offline: bool = False
+
+
+def _answerer(around: Surroundings) -> Answerer:
+    if around.config.problems:
+        return Answerer(why_not=around.config.problems[0])
+    catalog = around.catalog
+    try:
+        choice = around.chosen(None, None, None)
+    except KedgeError as error:
+        return Answerer(why_not=str(error))
+    found = choice.model.providerID, choice.model.modelID
+    return Answerer(
+        model="/".join(found),
+        why_not=catalog.why_not(*found),
+        notice=choice.notice,
+        is_offline=catalog.is_bare and found == catalog.default(),
     )
 
 
@@ -89,8 +115,9 @@ def lines(overview: Overview) -> Iterator[str]:
             f"no model is configured, so {overview.model} answers, which carries out plain"
             f" commands. {TO_CONFIGURE}"
         )
-    elif overview.model is None:
-        yield f"prompts cannot be answered: {overview.problem}"
+    elif not overview.canAnswer:
+        by = "" if overview.model is None else f" by {overview.model}"
+        yield f"prompts cannot be answered{by}: {overview.problem}"
     else:
         yield f"prompts are answered by {overview.model}"
         if overview.problem is not None:

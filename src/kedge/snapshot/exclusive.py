@@ -14,7 +14,6 @@ from pathlib import Path
 
 from kedge.domain.errors import InvariantBroken, RootBusy, SnapshotError
 from kedge.domain.file_states import Absent, AsideCopy, FileStep, Outcome, Present
-from kedge.snapshot.budget import Guard
 from kedge.snapshot.files import steps as names
 from kedge.snapshot.files.reader import Disk, look_at
 from kedge.snapshot.files.root import Root, lock_now, naps, unlock
@@ -22,6 +21,7 @@ from kedge.snapshot.files.steps import MayWrite, always
 from kedge.snapshot.files.writer import Writer, clean_up
 from kedge.snapshot.inspect import look
 from kedge.snapshot.objects.durable import PRIVATE_FILE
+from kedge.snapshot.protection import Guard
 from kedge.snapshot.resources import Opened
 from kedge.snapshot.take import Taker
 from kedge.snapshot.values import Result, Snapshot

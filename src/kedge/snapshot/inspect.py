@@ -30,7 +30,7 @@ from kedge.snapshot.files.root import (
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.values import MEBIBYTE
-from kedge.snapshot.worktree.file_reader import REASONS
+from kedge.snapshot.worktree.covered_files import REASONS
 
 MOST_ENTRIES = 10_000
 """The entries of a folder with more files and folders than this are not listed one by one."""

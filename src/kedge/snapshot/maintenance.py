@@ -6,10 +6,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from kedge.domain.errors import SnapshotTimeout
-from kedge.snapshot.budget import Guard
 from kedge.snapshot.objects.store import ObjectStore
+from kedge.snapshot.protection import Guard
 from kedge.snapshot.values import SnapshotSettings
-from kedge.snapshot.worktree.file_reader import TooManyFiles
+from kedge.snapshot.worktree.covered_files import TooManyFiles
 from kedge.snapshot.worktree.state import WorktreeState
 
 # This many folders take some milliseconds, so a snapshot never waits for long.
@@ -75,7 +75,7 @@ class Maintenance:
         """Skip the scan that would end the degraded state: it is no longer needed."""
         self._stop.set()
         if self._guard.may_recover:
-            self._worktree.keeper.deadline = 0.0
+            self._worktree.covered.deadline = 0.0
 
     def stop(self) -> None:
         """Stop the thread and wait for its end."""

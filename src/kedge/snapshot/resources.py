@@ -22,7 +22,7 @@ from kedge.snapshot.objects.durable import disk_errors, make_folder, replace_fil
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.values import SnapshotSettings
-from kedge.snapshot.worktree.file_reader import FileLimits
+from kedge.snapshot.worktree.covered_files import FileLimits
 from kedge.snapshot.worktree.filesystems import Mounts, racy_window, why_not_inotify
 from kedge.snapshot.worktree.repositories import Spaces
 from kedge.snapshot.worktree.state import WorktreeState

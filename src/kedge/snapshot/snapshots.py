@@ -15,7 +15,6 @@ from kedge.domain.errors import RootBusy
 from kedge.domain.file_states import Present, State
 from kedge.domain.sessions import FileDiff
 from kedge.snapshot import history, take
-from kedge.snapshot.budget import Guard
 from kedge.snapshot.diffs.patches import file_diffs, git_diff
 from kedge.snapshot.diffs.trees import TreeChange, compare, tree_changes
 from kedge.snapshot.exclusive import Hold, Order, Ordered
@@ -25,6 +24,7 @@ from kedge.snapshot.inspect import capture, identify, look, older_than
 from kedge.snapshot.maintenance import Maintenance
 from kedge.snapshot.objects.formats import BLOB
 from kedge.snapshot.objects.layout import Usage
+from kedge.snapshot.protection import Guard, why_refused
 from kedge.snapshot.repository.signatures import signature
 from kedge.snapshot.resources import Opened, open_worktree
 from kedge.snapshot.restore import put_back, steps_back, undoing
@@ -38,7 +38,6 @@ from kedge.snapshot.values import (
     SnapshotSettings,
     Status,
 )
-from kedge.snapshot.worktree.filesystems import why_refused
 
 SnapshotLike = Snapshot | str
 
@@ -317,7 +316,7 @@ class Snapshots:
 
     def status(self) -> Status:
         """The current status; never blocks."""
-        watch, keeper, upkeep = self._worktree.watch, self._worktree.keeper, self._upkeep
+        watch, covered, upkeep = self._worktree.watch, self._worktree.covered, self._upkeep
         troubles = [
             upkeep.lost,
             upkeep.trouble,
@@ -335,7 +334,7 @@ class Snapshots:
             reason=reason,
             way=self._way or watch.way,
             way_reason=self._worktree.way_reason,
-            files=keeper.count,
+            files=covered.count,
             watches=watch.count(),
             overflows=self._worktree.overflows,
             verifications=upkeep.verifications,

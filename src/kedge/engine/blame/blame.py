@@ -34,7 +34,7 @@ from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root, writabl
 from kedge.snapshot.history import View
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.objects.store import ObjectStore
-from kedge.snapshot.worktree.filesystems import why_refused
+from kedge.snapshot.protection import why_refused
 from kedge.store.queries.history import CallInfo, FileHistory, call_infos, file_history
 from kedge.store.queries.projects import project_of
 

@@ -8,7 +8,7 @@ import msgspec
 
 from kedge._async import to_the_end
 from kedge._failpoints import reach
-from kedge.domain.errors import SessionBusy
+from kedge.domain.errors import SessionBusy, SessionNotFound
 from kedge.domain.file_states import LEFT, State
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import FileDiff, Idle, SessionSummary
@@ -110,8 +110,13 @@ class Reverts:
         """Stop the tasks in the background that what is undone has begun."""
         script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
         for child in await self._engine.store.scan(script):
-            await self._engine.background.drop(child)
-            if not await self._engine.runs.stop(child):
+            # Told after an unrevert; dropped with the prompt that makes the revert final.
+            await self._engine.background.defer(child)
+            try:
+                is_over = await self._engine.runs.stop(child)
+            except SessionNotFound:
+                continue  # its deletion has stopped it
+            if not is_over:
                 raise SessionBusy(child)
 
     async def unrevert(self, session: "Session", *, dry_run: bool) -> Receipt:

@@ -21,11 +21,10 @@ from kedge.model.port import Finished, ModelEvent, ModelFailure, ModelRequest, T
 from kedge.model.pydantic_ai.chat_stream import ChatReader
 from kedge.model.pydantic_ai.client import Clients, responses_begun
 from kedge.model.pydantic_ai.errors import (
-    address_missing,
     empty,
     filtered,
     gave_up,
-    key_missing,
+    incomplete,
     translated,
 )
 from kedge.model.pydantic_ai.event_stream import EventStream, Reader
@@ -175,20 +174,9 @@ async def _close(begun: list[Response]) -> None:
 
 
 def _checked(endpoint: Endpoint) -> Protocol:
-    where = f"provider.{endpoint.provider_id}"
-    if endpoint.protocol is None:
-        text = (
-            f"kedge does not speak {endpoint.npm}, which {where}.npm asks for; see docs/models.md"
-        )
-        raise ModelFailure(wire_errors.unknown(text))
-    if endpoint.needs_key and not endpoint.key:
-        raise key_missing(endpoint)
-    # Without one, the libraries would send the key to OpenAI.
-    if endpoint.url is None and endpoint.protocol == "chat":
-        raise address_missing(endpoint)
-    if endpoint.url is not None and not endpoint.url.startswith(("http://", "https://")):
-        text = f"{where}.options.baseURL must begin with http:// or https://"
-        raise ModelFailure(wire_errors.unknown(text))
+    if (problem := endpoint.problem()) is not None:
+        raise incomplete(endpoint, problem)
+    assert endpoint.protocol is not None
     return endpoint.protocol
 
 

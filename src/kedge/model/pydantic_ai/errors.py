@@ -37,7 +37,6 @@ BODY_LIMIT = 16_384
 _EXCERPT = 200
 
 _UNREACHED = (httpx2.ConnectError, httpx2.ConnectTimeout)
-_MOST_NOTICES = 3
 _LOST = (httpx2.TransportError, httpx2.StreamError)
 # Raised by the libraries for a request that they cannot convert to the provider's form.
 _UNSENT = (UserError, NotImplementedError, RuntimeError, ValueError, TypeError)
@@ -178,7 +177,7 @@ def no_stream(endpoint: Endpoint, url: httpx2.URL, kind: str, what: str) -> Mode
     message = (
         f"{endpoint.provider_id} answered at {_address(url)} with {kind or 'something'}, which is"
         f" no stream of events. Check {where}: the address may be of something else, or lack its"
-        f" last part (often /v1).{_untrusted(endpoint)} It began with: {_excerpt(what)}"
+        f" last part (often /v1).{endpoint.untrusted_notices()} It began with: {_excerpt(what)}"
     )
     return ModelFailure(
         wire_errors.api(
@@ -250,7 +249,8 @@ def _unreached(endpoint: Endpoint, error: BaseException) -> ModelFailure:
     why = str(error) or type(error).__name__
     message = (
         f"{endpoint.provider_id} could not be reached{at}: {why}. Check that it is running, the"
-        f" network, and provider.{endpoint.provider_id}.options.baseURL.{_untrusted(endpoint)}"
+        f" network, and provider.{endpoint.provider_id}.options.baseURL."
+        f"{endpoint.untrusted_notices()}"
     )
     failure = wire_errors.api(_safe(message, endpoint), isRetryable=True)
     return ModelFailure(failure, retryable=True)
@@ -260,29 +260,12 @@ def _address(url: httpx2.URL) -> str:
     return str(url.copy_with(query=None, fragment=None, userinfo=b""))
 
 
-def address_missing(endpoint: Endpoint) -> ModelFailure:
-    """No file, or no trusted one, gives the provider's address."""
-    where = f"provider.{endpoint.provider_id}.options.baseURL"
-    if endpoint.untrusted:
-        text = f"There is no address of {endpoint.provider_id}.{_untrusted(endpoint)}"
-    else:
-        text = f"{where} is missing; say there where the provider is"
-    return ModelFailure(wire_errors.unknown(_safe(text, endpoint)))
-
-
-def _untrusted(endpoint: Endpoint) -> str:
-    return "".join(f" {notice}." for notice in endpoint.untrusted[:_MOST_NOTICES])
-
-
-def key_missing(endpoint: Endpoint) -> ModelFailure:
-    """There is no key for the provider."""
-    where = "Set " + " or ".join(endpoint.key_variables) if endpoint.key_variables else "Set a key"
-    message = (
-        f"There is no key for {endpoint.provider_id}. {where} in the environment, or "
-        f"provider.{endpoint.provider_id}.options.apiKey in the configuration."
-        f"{_untrusted(endpoint)}"
-    )
-    return ModelFailure(wire_errors.provider_auth(endpoint.provider_id, message[:MESSAGE_LIMIT]))
+def incomplete(endpoint: Endpoint, problem: str) -> ModelFailure:
+    """The endpoint lacks something that every request needs."""
+    text = _safe(problem, endpoint)
+    if endpoint.lacks_key and endpoint.protocol is not None:
+        return ModelFailure(wire_errors.provider_auth(endpoint.provider_id, text))
+    return ModelFailure(wire_errors.unknown(text))
 
 
 def _api_failure(error: ModelAPIError, endpoint: Endpoint) -> ModelFailure:
@@ -377,7 +360,7 @@ def _refused(message: str, endpoint: Endpoint) -> str:
     return (
         f"{endpoint.provider_id} refused the key: {message}. To go on, {where}"
         f"provider.{endpoint.provider_id}.options.apiKey in the configuration."
-        f"{_untrusted(endpoint)}"
+        f"{endpoint.untrusted_notices()}"
     )
 
 

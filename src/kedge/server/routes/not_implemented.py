@@ -73,7 +73,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("POST", "/provider/{providerID}/oauth/callback", "provider.oauth.callback"),
         ("PATCH", "/api/credential/{credentialID}", "v2.credential.update"),
         ("DELETE", "/api/credential/{credentialID}", "v2.credential.remove"),
-        ("GET", "/api/integration/{integrationID}", "v2.integration.get"),
         ("POST", "/api/integration/{integrationID}/connect/key", "v2.integration.connect.key"),
         ("POST", "/api/integration/{integrationID}/connect/oauth", "v2.integration.connect.oauth"),
         ("GET", "/api/integration/attempt/{attemptID}", "v2.integration.attempt.status"),
@@ -147,10 +146,6 @@ _LATER: dict[str, tuple[tuple[str, str, str], ...]] = {
             "v2.session.question.reply",
         ),
     ),
-    "one provider is not shown by itself: GET /api/provider lists them": (
-        ("GET", "/api/provider/{providerID}", "v2.provider.get"),
-    ),
-    "folders are listed by GET /file": (("GET", "/api/fs/list", "v2.fs.list"),),
     "files are read by GET /file/content": (("GET", "/api/fs/read/*", "v2.fs.read"),),
     "kedge does not steer terminal UIs": (
         ("POST", "/tui/append-prompt", "tui.appendPrompt"),

@@ -88,7 +88,8 @@ def _sections(found: Overview) -> Iterator[str]:
     if found.isOffline:
         yield f'<p class="warn"><b>No model is configured.</b> {_marked(TO_CONFIGURE)}</p>'
     elif found.problem is not None:
-        yield f'<p class="warn"><b>The model cannot be asked.</b> {escape(found.problem)}</p>'
+        what = "Another model answers" if found.canAnswer else "The model cannot be asked"
+        yield f'<p class="warn"><b>{what}.</b> {escape(found.problem)}</p>'
     yield f"<h2>Attach a terminal</h2><pre>{escape(found.attach)}</pre>"
     if found.isProtected:
         yield '<p class="soft">The password is the one that the server was started with.</p>'

@@ -1,19 +1,22 @@
 """The routes below `/api` that newer clients request when they start."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from kedge.agent.skills import skills_of
 from kedge.domain.agents import AgentInfo
+from kedge.domain.commands import Command, Skill
 from kedge.domain.permissions import PermissionAction
 from kedge.domain.providers import Limits, Modalities, ModelInfo, Price, ProviderInfo
 from kedge.domain.sessions import ModelRef
 from kedge.engine.engine import Place
 from kedge.engine.files.find import Kind
 from kedge.model.registry import KNOWN
+from kedge.server.errors import ProviderNotFound
 from kedge.server.requests import NoBody, NoQuery, Request
 from kedge.server.responses import Response, json
 from kedge.server.router import Routes
@@ -21,6 +24,7 @@ from kedge.server.routes.agents import shown_agents
 from kedge.server.routes.models import shown_providers
 
 T = TypeVar("T")
+Identified = TypeVar("Identified", "ProviderInfo", "Integration")
 
 
 class LocationProject(msgspec.Struct, frozen=True):
@@ -42,6 +46,13 @@ class Located(msgspec.Struct, Generic[T], frozen=True):
 
     location: Location
     data: Sequence[T]
+
+
+class LocatedOne(msgspec.Struct, Generic[T], frozen=True):
+    """One thing, and the location that it is about."""
+
+    location: Location
+    data: T
 
 
 class NewerRule(msgspec.Struct, frozen=True):
@@ -135,6 +146,28 @@ class NewerProvider(msgspec.Struct, frozen=True, kw_only=True):
     request: Sent
 
 
+class NewerCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A named prompt with places for arguments."""
+
+    name: str
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    subtask: bool | None = None
+
+
+class NewerSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Instructions for a kind of work."""
+
+    name: str
+    description: str | None = None
+    slash: bool
+    """Whether it can be run as a command; another command may have its name."""
+    location: str
+    content: str
+
+
 def located(place: Place, data: Sequence[T]) -> Located[T]:
     """A list about a location."""
     return Located(location_of(place), data)
@@ -199,6 +232,30 @@ def newer_model(model: ModelInfo) -> NewerModel:
     )
 
 
+def newer_command(command: Command) -> NewerCommand:
+    """A command in v2's form."""
+    provider, _, model = (command.model or "").partition("/")
+    return NewerCommand(
+        name=command.name,
+        template=command.template,
+        description=command.description,
+        agent=command.agent,
+        model=ModelRef(id=model, providerID=provider) if model else None,
+        subtask=command.subtask,
+    )
+
+
+def newer_skill(skill: Skill, commands: Sequence[Command]) -> NewerSkill:
+    """A skill in v2's form."""
+    return NewerSkill(
+        name=skill.name,
+        description=skill.description,
+        slash=any(each.name == skill.name and each.source == "skill" for each in commands),
+        location=skill.location,
+        content=skill.content,
+    )
+
+
 def _named(kinds: Modalities) -> list[str]:
     every = ("text", "audio", "image", "video", "pdf")
     return [name for name in every if getattr(kinds, name)]
@@ -224,6 +281,12 @@ class FindQuery(msgspec.Struct, frozen=True, kw_only=True):
     query: str
     type: Kind | None = None
     limit: int = _FOUND
+
+
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which folder."""
+
+    path: str = ""
 
 
 class FoundEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,6 +339,13 @@ async def list_newer_providers(request: Request[NoQuery, NoBody]) -> Response:
     return json(located(await request.known_place(), [newer_provider(each) for each in found]))
 
 
+@routes.get("/api/provider/{providerID}", "v2.provider.get", answer=LocatedOne[NewerProvider])
+async def get_newer_provider(request: Request[NoQuery, NoBody]) -> Response:
+    """One usable provider."""
+    one = _of_id(await _providers(request), request.path["providerID"])
+    return json(LocatedOne(location_of(await request.known_place()), newer_provider(one)))
+
+
 @routes.get("/api/model", "v2.model.list", answer=Located[NewerModel])
 async def list_newer_models(request: Request[NoQuery, NoBody]) -> Response:
     """The usable models."""
@@ -287,8 +357,22 @@ async def list_newer_models(request: Request[NoQuery, NoBody]) -> Response:
 @routes.get("/api/integration", "v2.integration.list", answer=Located[Integration])
 async def list_integrations(request: Request[NoQuery, NoBody]) -> Response:
     """The providers that need a key, and the variables that may hold it."""
-    environ = request.backend.agent.environ
-    found = [
+    found = _integrations(request.backend.agent.environ)
+    return json(located(await request.known_place(), found))
+
+
+@routes.get(
+    "/api/integration/{integrationID}", "v2.integration.get", answer=LocatedOne[Integration]
+)
+async def get_integration(request: Request[NoQuery, NoBody]) -> Response:
+    """One provider that needs a key."""
+    found = _integrations(request.backend.agent.environ)
+    one = _of_id(found, request.path["integrationID"])
+    return json(LocatedOne(location_of(await request.known_place()), one))
+
+
+def _integrations(environ: Mapping[str, str]) -> list[Integration]:
+    return [
         Integration(
             id=known.id,
             name=known.name,
@@ -300,7 +384,6 @@ async def list_integrations(request: Request[NoQuery, NoBody]) -> Response:
         for known in KNOWN.values()
         if known.needs_key
     ]
-    return json(located(await request.known_place(), found))
 
 
 @routes.get("/api/reference", "v2.reference.list", answer=Located[dict[str, Any]])
@@ -309,16 +392,32 @@ async def list_references(request: Request[NoQuery, NoBody]) -> Response:
     return json(located(await request.known_place(), []))
 
 
-@routes.get("/api/command", "v2.command.list", answer=Located[dict[str, Any]])
+@routes.get("/api/command", "v2.command.list", answer=Located[NewerCommand])
 async def list_newer_commands(request: Request[NoQuery, NoBody]) -> Response:
-    """Commands as the second protocol has them: none. `GET /command` lists them."""
-    return json(located(await request.known_place(), []))
+    """The commands of the directory, without skills."""
+    commands = (await request.surroundings()).commands.list()
+    found = [newer_command(each) for each in commands if each.source != "skill"]
+    return json(located(await request.known_place(), found))
 
 
-@routes.get("/api/skill", "v2.skill.list", answer=Located[dict[str, Any]])
+@routes.get("/api/skill", "v2.skill.list", answer=Located[NewerSkill])
 async def list_newer_skills(request: Request[NoQuery, NoBody]) -> Response:
-    """Skills as the second protocol has them: none. `GET /skill` lists them."""
-    return json(located(await request.known_place(), []))
+    """The skills of the directory."""
+    around = await request.surroundings()
+    commands = around.commands.list()
+    found = [newer_skill(each, commands) for each in skills_of(around.config)]
+    return json(located(await request.known_place(), found))
+
+
+@routes.get(
+    "/api/fs/list", "v2.fs.list", query=ListQuery, answer=Located[FoundEntry], reads_files=True
+)
+async def list_entries(request: Request[ListQuery, NoBody]) -> Response:
+    """The files and folders in a folder, folders first."""
+    place = await request.known_place()
+    files, path = request.backend.engine.files, request.query.path or "."
+    found = await files.list_folder(path, directory=place.directory)
+    return json(located(place, [FoundEntry(path=each.path, type=each.type) for each in found]))
 
 
 @routes.get(
@@ -337,6 +436,13 @@ async def find_entries(request: Request[FindQuery, NoBody]) -> Response:
 
 def _entry(path: str) -> FoundEntry:
     return FoundEntry(path=path, type="directory" if path.endswith("/") else "file")
+
+
+def _of_id(found: Iterable[Identified], id: str) -> Identified:
+    for each in found:
+        if each.id == id:
+            return each
+    raise ProviderNotFound(id)
 
 
 async def _providers(request: Request[Any, NoBody]) -> list[ProviderInfo]:

@@ -22,6 +22,7 @@ Other processes keep writing meanwhile, without a lock. Why that is safe:
 - Two collections at once would each rely on packs that the other removes: a lock prevents that.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -116,7 +117,13 @@ class CollectionPause:
     @classmethod
     def begin(cls, layout: Layout) -> Self | None:
         """A pause; None while a collection runs."""
-        fd = os.open(layout.collect_lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        try:
+            fd = os.open(layout.collect_lock, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            # Nobody can collect on a read-only file system.
+            return cls(-1)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,9 +3,7 @@
 inotify is trusted only if every change goes through this machine's kernel.
 """
 
-import os
 import sys
-from collections.abc import Collection
 from pathlib import Path
 
 from kedge.snapshot.files.reader import RACY_WINDOW_NS
@@ -82,21 +80,3 @@ def racy_window(root: bytes, mounts: Mounts) -> int:
 def has_own_clock(path: bytes, mounts: Mounts) -> bool:
     """Whether the time stamps of a file are from this machine's clock."""
     return sys.platform == "darwin" or mounts.kind(path) in _LOCAL
-
-
-def why_refused(root: bytes, private: Collection[bytes]) -> str | None:
-    """Why no snapshots are taken of a folder at all; None if they are.
-
-    `private` are git's and kedge's own folders.
-    """
-    if root.endswith(b"/.git") or any((root + b"/").startswith(own + b"/") for own in private):
-        return "kedge takes no snapshots of the inside of git, nor of its own data"
-    if root == b"/":
-        return "kedge takes no snapshots of the whole file system; work in a folder of it"
-    home = os.path.realpath(os.path.expanduser(b"~"))
-    if root == home or (home + b"/").startswith(root + b"/"):
-        return (
-            f"kedge takes no snapshots of {os.fsdecode(root)}, which is or holds the home folder;"
-            " work in a folder of its own"
-        )
-    return None

@@ -17,8 +17,8 @@ from kedge.snapshot.files.reader import Content, Stamp, read_file, stamp_of
 from kedge.snapshot.files.root import FolderAbsent, FolderBlocked, Root
 from kedge.snapshot.files.steps import is_own_name
 from kedge.snapshot.repository.signatures import LARGEST_RULES
+from kedge.snapshot.worktree.covered_files import CoveredFiles
 from kedge.snapshot.worktree.entries import File, FolderEntry, signature_of
-from kedge.snapshot.worktree.file_reader import Keeper
 from kedge.snapshot.worktree.repositories import Spaces
 from kedge.snapshot.worktree.stat_cache import Found, Memory, Nothing
 from kedge.snapshot.worktree.watch import Watch
@@ -32,14 +32,14 @@ _UNREADABLE = {errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG, errno.E
 
 
 class Lister:
-    """Lists folders, decides what in them is covered, and has the keeper read what changed."""
+    """Lists folders, decides what in them is covered, and has `CoveredFiles` read what changed."""
 
-    def __init__(self, root: Root, spaces: Spaces, watch: Watch, keeper: Keeper) -> None:
+    def __init__(self, root: Root, spaces: Spaces, watch: Watch, covered: CoveredFiles) -> None:
         self._root = root
         self._below = len(root.path) + 1
         self.spaces = spaces
         self.watch = watch
-        self.keeper = keeper
+        self.covered = covered
         self.top = FolderEntry(root.path, spaces.root)
         self.memory: Memory = Nothing()
         self.exceptions: set[tuple[FolderEntry, bytes]] = set()
@@ -89,14 +89,14 @@ class Lister:
         for folder in top.everything():
             folder.gone = True
             self.watch.remove(folder)
-            self.keeper.count -= len(folder.files)
+            self.covered.count -= len(folder.files)
             for file in folder.files.values():
-                self.keeper.note_left(file)
+                self.covered.note_left(file)
                 if not file.is_doubted:
-                    self.keeper.pool[file.stamp] = file.blob
+                    self.covered.pool[file.stamp] = file.blob
         if top.parent is not None:
             top.parent.folders.pop(top.name, None)
-            self.keeper.note_change(top.parent, top.name)
+            self.covered.note_change(top.parent, top.name)
 
     def relative(self, folder: FolderEntry) -> bytes:
         """Its path relative to the root."""
@@ -105,7 +105,7 @@ class Lister:
     # Folders
 
     def _check_one(self, folder: FolderEntry) -> bool:
-        self.keeper.check_deadline()
+        self.covered.check_deadline()
         try:
             status = os.lstat(folder.path)
         except OSError:
@@ -138,7 +138,7 @@ class Lister:
 
     def _list(self, folder: FolderEntry) -> bool:
         """Update the names of a folder; False if it cannot be read any more."""
-        self.keeper.check_deadline()
+        self.covered.check_deadline()
         try:
             self.watch.add(folder)
             status = os.lstat(folder.path)
@@ -161,7 +161,7 @@ class Lister:
         self._take_names(folder, folders, others)
         # The times were taken before the names, so any later change shows next time, except in the
         # same tick of the clock.
-        if status.st_ctime_ns < now - self.keeper.limits.window_ns:
+        if status.st_ctime_ns < now - self.covered.limits.window_ns:
             folder.signature = signature_of(status)
         return not folder.gone
 
@@ -180,8 +180,8 @@ class Lister:
         parent.signature = None
         self.forget(folder)
         if reason is not None:
-            self.keeper.uncover(parent, folder.name, reason)
-            self.keeper.again.add((parent, folder.name))
+            self.covered.uncover(parent, folder.name, reason)
+            self.covered.again.add((parent, folder.name))
 
     def _learn_rules(self, folder: FolderEntry, holds_git: bool, has_rules: bool) -> None:
         folder.own, folder.rules = self._read_rules(folder) if has_rules else (b"", None)
@@ -206,7 +206,7 @@ class Lister:
             if path.startswith(self._root.path + b"/"):
                 above, _, name = path.rpartition(b"/")
                 if parent := self.folder_at(above):
-                    self.keeper.again.add((parent, name))
+                    self.covered.again.add((parent, name))
 
     def folder_at(self, path: bytes) -> FolderEntry | None:
         """The folder at an absolute path, if it is in the tree."""
@@ -218,14 +218,14 @@ class Lister:
     def _read_rules(self, folder: FolderEntry) -> tuple[bytes, Stamp | None]:
         try:
             with self._root.folder(self.relative(folder)) as fd:
-                found = read_file(fd, RULES, LARGEST_RULES, window_ns=self.keeper.limits.window_ns)
+                found = read_file(fd, RULES, LARGEST_RULES, window_ns=self.covered.limits.window_ns)
         except (FolderAbsent, FolderBlocked, PermissionError):
             return b"", None
         # As in git, a link is not followed.
         if not isinstance(found, Content) or not stat.S_ISREG(found.mode):
             return b"", None
         if found.racy:
-            self.keeper.again.add((folder, RULES))
+            self.covered.again.add((folder, RULES))
         return found.data, found.stamp
 
     def _take_names(self, folder: FolderEntry, folders: list[bytes], others: list[bytes]) -> None:
@@ -235,7 +235,7 @@ class Lister:
         for name in folder.folders.keys() - kept.keys():
             self.forget(folder.folders[name])
         for name in folder.files.keys() - covered.keys():
-            self.keeper.drop_file(folder, name)
+            self.covered.drop_file(folder, name)
         folder.folders = kept
         if folder.uncovered != uncovered:
             folder.uncovered = uncovered
@@ -260,7 +260,7 @@ class Lister:
     def _is_tried_again(self, folder: FolderEntry, name: bytes) -> bool:
         """Whether a folder could not be read, and the next refresh tries again."""
         unreadable = folder.uncovered.get(name) is Reason.UNREADABLE
-        return unreadable and (folder, name) in self.keeper.again
+        return unreadable and (folder, name) in self.covered.again
 
     def _covered_files(
         self, folder: FolderEntry, names: list[bytes], uncovered: dict[bytes, Reason]
@@ -297,7 +297,7 @@ class Lister:
             return
         if max(map(_links_of, results), default=1) > 1:
             for name, status in zip(names, results, strict=True):
-                self.keeper.note_links(folder, name, status.st_nlink, status.st_ino)
+                self.covered.note_links(folder, name, status.st_nlink, status.st_ino)
         found = dict(zip(names, zip(results, map(stamp_of, results), strict=True), strict=True))
         unknown = self._take_known(folder, found)
         if unknown:
@@ -305,7 +305,7 @@ class Lister:
 
     def _take_known(self, folder: FolderEntry, found: Found) -> list[bytes]:
         """Keep the files that need no reading; returns the names of the others."""
-        files, pool, limit = folder.files, self.keeper.pool, self.keeper.limits.file_size
+        files, pool, limit = folder.files, self.covered.pool, self.covered.limits.file_size
         blobs = self.memory.blobs(folder, found)
         unknown = []
         known = {}
@@ -317,14 +317,14 @@ class Lister:
             if blob is None or stamp[1] > limit:
                 unknown.append(name)
             else:
-                known[name] = File(blob, stamp[0], stamp, self.keeper.now)
-        self.keeper.keep_all(folder, known)
+                known[name] = File(blob, stamp[0], stamp, self.covered.now)
+        self.covered.keep_all(folder, known)
         return unknown
 
     def _look_at_rest(self, folder: FolderEntry, names: Iterable[bytes]) -> None:
         # The rules were just read: if they changed again, the next refresh must list again.
         if self._look(folder, names):
-            self.keeper.again.add((folder, RULES))
+            self.covered.again.add((folder, RULES))
 
     # Names
 
@@ -371,7 +371,7 @@ class Lister:
 
     def _wait_for_git(self, folder: FolderEntry) -> None:
         # Half a repository may be one being created; changes inside of it are not noticed.
-        self.keeper.again.add((folder, GIT))
+        self.covered.again.add((folder, GIT))
 
     def _reread_rules(self, folder: FolderEntry) -> bool:
         before = folder.own
@@ -381,18 +381,18 @@ class Lister:
     def _look_at_nothing(self, folder: FolderEntry, name: bytes) -> None:
         if below := folder.folders.get(name):
             self.forget(below)
-        self.keeper.drop(folder, name)
+        self.covered.drop(folder, name)
 
     def _look_at_folder(self, folder: FolderEntry, name: bytes) -> None:
-        self.keeper.drop_file(folder, name)
+        self.covered.drop_file(folder, name)
         if reason := self._reason_against_folder(folder, name):
             if below := folder.folders.get(name):
                 self.forget(below)
-            self.keeper.uncover(folder, name, reason)
+            self.covered.uncover(folder, name, reason)
         elif below := folder.folders.get(name):
             self.relist(below)
         else:
-            self.keeper.drop(folder, name)
+            self.covered.drop(folder, name)
             below = folder.folders[name] = self._new_folder(folder, name)
             below.excluded = self._is_ignored(folder, name, True)
             self.survey(below)
@@ -401,11 +401,11 @@ class Lister:
         if below := folder.folders.get(name):
             self.forget(below)
         if reason := self._reason_against_file(folder, name):
-            self.keeper.uncover(folder, name, reason)
+            self.covered.uncover(folder, name, reason)
             return
         file = folder.files.get(name)
         if file is None or file.stamp != stamp:
-            self.keeper.read(folder, fd, name)
+            self.covered.read(folder, fd, name)
 
     # Coverage
 

@@ -77,6 +77,8 @@ LARGEST_BLOB = 4096
 """A larger file is read faster than git can check its blob."""
 
 _ATTRIBUTES = b".gitattributes"
+_ANYTHING = b"* filter\n"
+"""Stands for attributes that cannot be read here, but perhaps by git."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Seed:
         if folder.space.path != self.root.path:
             return {}
         path = folder.path[len(self.root.path) + 1 :]
-        attributes = self._attributes(folder, path, _ATTRIBUTES in found)
+        attributes = self._attributes(folder)
         entry_at, modified = self.index.entry, self.index.modified
         blobs = {}
         for name, place in self.index.names_in(path).items():
@@ -111,19 +113,33 @@ class Seed:
         self.copy.add(blobs.values(), [found[name][0].st_size for name in blobs])
         return blobs
 
-    def _attributes(self, folder: FolderEntry, path: bytes, has_own: bool) -> Attributes:
-        own = self._read_own(path) if has_own else b""
-        if folder.parent is None:
+    def _attributes(self, folder: FolderEntry) -> Attributes:
+        own, parent = self._read_own(folder.path[len(self.root.path) + 1 :]), folder.parent
+        if parent is None:
             here = Attributes.at_root(files=self.elsewhere, own=own, ignore_case=self.ignore_case)
         else:
-            here = self.attributes[folder.parent.path].below(folder.name, own)
+            # Nobody asks for those of a folder that changes while it is listed.
+            if parent.path not in self.attributes:
+                self._attributes(parent)
+            here = self.attributes[parent.path].below(folder.name, own)
         self.attributes[folder.path] = here
         return here
 
     def _read_own(self, path: bytes) -> bytes:
-        with self.root.folder(path) as fd:
-            found = read_file(fd, _ATTRIBUTES, LARGEST_RULES)
-        return found.data if isinstance(found, Content) else b""
+        """What the attributes file of a folder says, whether or not snapshots cover that file."""
+        file = path + b"/" + _ATTRIBUTES if path else _ATTRIBUTES
+        try:
+            os.lstat(self.root.path + b"/" + file)
+            with self.root.folder(path) as fd:
+                found = read_file(fd, _ATTRIBUTES, LARGEST_RULES)
+        except FileNotFoundError:
+            # git takes it from the index then.
+            return _ANYTHING if self.index.tracks(file) else b""
+        except OSError:
+            return _ANYTHING
+        if isinstance(found, Content) and stat.S_ISREG(found.mode):
+            return found.data
+        return _ANYTHING
 
 
 def seed_from(root: Root, space: Space, store: ObjectStore) -> Seed | None:
@@ -141,5 +157,12 @@ def seed_from(root: Root, space: Space, store: ObjectStore) -> Seed | None:
     if copy is None:
         return None
     elsewhere = (config.system_attributes_file, config.attributes_file, repository.attributes_file)
-    contents = (read_small(file, LARGEST_RULES) or b"" for file in elsewhere if file is not None)
-    return Seed(root, index, copy, tuple(contents), config.ignore_case)
+    contents = tuple(_read_elsewhere(file) for file in elsewhere if file is not None)
+    return Seed(root, index, copy, contents, config.ignore_case)
+
+
+def _read_elsewhere(file: bytes) -> bytes:
+    content = read_small(file, LARGEST_RULES)
+    if content is None:
+        return _ANYTHING if os.path.lexists(file) else b""
+    return content

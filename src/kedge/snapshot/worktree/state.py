@@ -14,8 +14,8 @@ from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import stamp_of
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.objects.formats import EMPTY_TREE, encode_tree
+from kedge.snapshot.worktree.covered_files import CoveredFiles, FileLimits, Place, git_mode
 from kedge.snapshot.worktree.entries import File, FolderEntry
-from kedge.snapshot.worktree.file_reader import FileLimits, Keeper, Place, git_mode
 from kedge.snapshot.worktree.repositories import Space, Spaces
 from kedge.snapshot.worktree.scan import Lister
 from kedge.snapshot.worktree.stat_cache import Nothing
@@ -119,8 +119,8 @@ class WorktreeState:
         limits: FileLimits,
     ) -> None:
         self._root = root
-        self.keeper = Keeper(put, limits)
-        self.lister = Lister(root, spaces, watch, self.keeper)
+        self.covered = CoveredFiles(put, limits)
+        self.lister = Lister(root, spaces, watch, self.covered)
         self.spaces = spaces
         self.top = self.lister.top
         self.is_known = False
@@ -142,9 +142,9 @@ class WorktreeState:
 
     def refresh(self, deadline: float = float("inf")) -> None:
         """Update it from the disk, giving up at a time of the monotonic clock."""
-        self.keeper.deadline = deadline
-        self.keeper.now = time.monotonic_ns() if self.is_known else 0
-        self.keeper.unstable.clear()
+        self.covered.deadline = deadline
+        self.covered.now = time.monotonic_ns() if self.is_known else 0
+        self.covered.unstable.clear()
         try:
             self._refresh()
         except BaseException:
@@ -152,7 +152,7 @@ class WorktreeState:
             self._doubt = True
             raise
         finally:
-            self.keeper.pool.clear()
+            self.covered.pool.clear()
         self._doubt = False
 
     def follow_root(self) -> None:
@@ -184,11 +184,11 @@ class WorktreeState:
             self.lister.memory = Nothing()
             self.base = usual_bits(self.top)
             self._follow_declared()
-            self.keeper.new_links.clear()
+            self.covered.new_links.clear()
             self.spaces.follow_indexes()
             return
         hints = self.watch.collect()
-        again, self.keeper.again = self.keeper.again, set()
+        again, self.covered.again = self.covered.again, set()
         self._mark(hints)
         if hints.everything or self._doubt:
             self.lister.check(self.top)
@@ -206,7 +206,7 @@ class WorktreeState:
         """A refresh was cut short: trust only the files' own stat data from now on."""
         for folder in self.top.everything():
             folder.signature = folder.tree = folder.notes = None
-        self.keeper.count = sum(len(folder.files) for folder in self.top.everything())
+        self.covered.count = sum(len(folder.files) for folder in self.top.everything())
 
     def _stop_watching(self, error: WatchesUsedUp) -> None:
         self.way_reason = f"there are too many folders to watch: {error}"
@@ -240,24 +240,24 @@ class WorktreeState:
     def _changed_links(self) -> list[Place]:
         """Files with several names that were changed through any of them."""
         changed = []
-        for place in list(self.keeper.linked):
+        for place in list(self.covered.linked):
             folder, name = place
             file = folder.files.get(name)
             if folder.gone or file is None:
-                self.keeper.linked.discard(place)
+                self.covered.linked.discard(place)
             elif _stamp_at(folder, name) != file.stamp:
                 changed.append(place)
         return changed
 
     def _follow_links(self) -> None:
         """Find the earlier names of files that got another one."""
-        inodes, self.keeper.new_links = self.keeper.new_links, set()
+        inodes, self.covered.new_links = self.covered.new_links, set()
         if not inodes:
             return
         for folder in self.top.everything():
             for name, file in folder.files.items():
                 if file.stamp[4] in inodes:
-                    self.keeper.linked.add((folder, name))
+                    self.covered.linked.add((folder, name))
         self._look_at(self._changed_links())
 
     def _look_at(self, places: Iterable[Place]) -> None:
@@ -321,7 +321,7 @@ class WorktreeState:
             for name, file in folder.files.items():
                 if file.blob in blobs:
                     file.doubt()
-                    self.keeper.again.add((folder, name))
+                    self.covered.again.add((folder, name))
 
     # Verification
 
@@ -336,7 +336,7 @@ class WorktreeState:
     def _verify(self, folders: Iterable[FolderEntry]) -> list[bytes]:
         self.refresh()
         found: list[Place] = []
-        self.keeper.changes = found
+        self.covered.changes = found
         try:
             for folder in folders:
                 if not folder.gone:
@@ -344,8 +344,8 @@ class WorktreeState:
         except WatchesUsedUp as error:
             self._stop_watching(error)
         finally:
-            self.keeper.changes = None
-            self.keeper.pool.clear()
+            self.covered.changes = None
+            self.covered.pool.clear()
         # Changes that were noticed while the check ran explain its findings.
         hints = self.watch.collect()
         self._mark(hints)
@@ -383,7 +383,7 @@ class WorktreeState:
             if path not in self.lister.declared
             and (file := self._file_at(path)) is not None
             and file.came > after
-            and self.keeper.left.get(file.stamp[4], -1) < birth
+            and self.covered.left.get(file.stamp[4], -1) < birth
         }
         if not came:
             return set()
@@ -404,7 +404,7 @@ class WorktreeState:
 
     def unstable(self) -> tuple[bytes, ...]:
         """The paths that changed whenever the last refresh tried to read them."""
-        return tuple(sorted(self._path_at(*place) for place in self.keeper.unstable))
+        return tuple(sorted(self._path_at(*place) for place in self.covered.unstable))
 
     def _path_at(self, folder: FolderEntry, name: bytes) -> bytes:
         return (folder.path + b"/" + name)[len(self.top.path) + 1 :]

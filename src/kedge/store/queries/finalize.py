@@ -13,9 +13,16 @@ from kedge.domain.events import MessageRemoved, PartRemoved, TodoUpdated
 from kedge.domain.messages import Message, UserMessage
 from kedge.domain.parts import Part, ToolPart, ToolPending
 from kedge.domain.sessions import SessionInfo, Todo
+from kedge.store.queries.background import drop_task
 from kedge.store.queries.boundaries import Boundary
 from kedge.store.queries.change_queries import changes_of, hiding, undone_changes
-from kedge.store.queries.changes import ChangeKey, calls_between, changes_between, forget_seen
+from kedge.store.queries.changes import (
+    ChangeKey,
+    calls_between,
+    changes_between,
+    forget_seen,
+    task_sessions,
+)
 from kedge.store.queries.messages import change_message
 from kedge.store.queries.parts import decode_part
 from kedge.store.queries.plans import StoredPlan, open_plans, settle_plans
@@ -83,6 +90,8 @@ def _take_out(info: SessionInfo, plans: Sequence[StoredPlan], now: int) -> Scrip
     yield from cut_tail(tail)
     if prompt is not None:
         yield from _sum_up(info, prompt, changed)
+    for child in (yield from task_sessions(info.id, boundary.pos, boundary.part_id)):
+        yield from drop_task(child)
     yield from unprune(info, since=began, before=boundary.first_gone, now=now)
     # The model no longer knows what it read in messages that are gone.
     yield from forget_seen(info.id)

@@ -50,7 +50,7 @@ def put_prompt(
 ) -> Script[UserMessage]:
     """Store a prompt of a locked session: the message, its parts, then the session."""
     if link.reports is not None:
-        yield from take_task(link.reports)
+        yield from take_task(link.reports, is_note=state is PromptState.NOTE)
     if (yield from row("message_get", session_id=message.sessionID, id=message.id)) is not None:
         raise MessageExists(message.id)
     stored = yield from put_message_of(locked, message, awaiting=state)

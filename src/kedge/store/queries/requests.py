@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from kedge.domain.events import SessionRequest
 from kedge.domain.ids import IdMaker
-from kedge.store.queries.background import drop_task
+from kedge.store.queries.background import defer_task
 from kedge.store.queries.leases import clock
 from kedge.store.queries.prompts import stop_waiting
 from kedge.store.queries.sessions import about, lock_session, lock_session_tree
@@ -46,15 +46,15 @@ def ask_to_stop(session_id: str, id: str, lives: IsRun = _any_run) -> Script[int
 
 def ask_tree_to_stop(session_id: str, ids: IdMaker, lives: IsRun, *, now: int) -> Script[Asked]:
     """Ask the living runs of a session and its subtasks to end, all in one transaction, so that no
-    run goes on because another one has ended; let no prompt wait for a run. The session is not told
-    the end of its background tasks.
+    run goes on because another one has ended; let no prompt wait for a run. The end of background
+    tasks is told with the next prompt.
 
     Returns which runs were asked, in the order of `session_tree`.
     """
     asked: Asked = {}
     for info in (yield from lock_session_tree(session_id)):
         if info.id != session_id:
-            yield from drop_task(info.id)
+            yield from defer_task(info.id)
         generation = yield from ask_to_stop(info.id, ids.request(), lives)
         if generation is None:
             yield from stop_waiting(info.id, ids, now=now)

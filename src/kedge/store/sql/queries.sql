@@ -572,13 +572,16 @@ INSERT INTO background_task (session_id, parent_id, prompt_id, title, owner, tim
 VALUES (:session_id, :parent_id, :prompt_id, :title, :owner, :time_expires)
 
 -- name: background_task_get
-SELECT session_id FROM background_task WHERE session_id = :session_id
+SELECT owner FROM background_task WHERE session_id = :session_id
 
 -- name: background_task_list
 SELECT session_id, parent_id, prompt_id, title, owner, time_expires FROM background_task ORDER BY session_id
 
 -- name: background_task_renew
 UPDATE background_task SET time_expires = :time_expires WHERE owner = :owner
+
+-- name: background_task_defer
+UPDATE background_task SET owner = '' WHERE session_id = :session_id
 
 -- name: background_task_drop
 DELETE FROM background_task WHERE session_id = :session_id

@@ -1,14 +1,14 @@
-"""Time budgets and exclusive use of the in-memory tree, and whether it may be used at all."""
+"""How far a worktree is protected: refused folders, time budgets, and the degraded state."""
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
 from kedge.domain.errors import SnapshotError, SnapshotRefused, SnapshotTimeout
 from kedge.snapshot.values import Protection
-from kedge.snapshot.worktree.file_reader import TooManyFiles
+from kedge.snapshot.worktree.covered_files import TooManyFiles
 
 
 class Guard:
@@ -126,3 +126,21 @@ class Guard:
         self.protection = Protection.DEGRADED
         self.may_recover = True
         self._on_degraded()
+
+
+def why_refused(root: bytes, private: Collection[bytes]) -> str | None:
+    """Why no snapshots are taken of a folder at all; None if they are.
+
+    `private` are git's and kedge's own folders.
+    """
+    if root.endswith(b"/.git") or any((root + b"/").startswith(own + b"/") for own in private):
+        return "kedge takes no snapshots of the inside of git, nor of its own data"
+    if root == b"/":
+        return "kedge takes no snapshots of the whole file system; work in a folder of it"
+    home = os.path.realpath(os.path.expanduser(b"~"))
+    if root == home or (home + b"/").startswith(root + b"/"):
+        return (
+            f"kedge takes no snapshots of {os.fsdecode(root)}, which is or holds the home folder;"
+            " work in a folder of its own"
+        )
+    return None

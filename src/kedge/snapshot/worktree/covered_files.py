@@ -39,7 +39,7 @@ class FileLimits:
     """How long a file must have been unchanged for its stat data to be trusted."""
 
 
-class Keeper:
+class CoveredFiles:
     """Reads files into the object store and records their stat data."""
 
     def __init__(self, put: Callable[[bytes], bytes], limits: FileLimits) -> None:

@@ -1,6 +1,7 @@
 """What a session did, over HTTP: diffs, files as they were, tails, forks, and search."""
 
 import base64
+import os
 from typing import Any
 from urllib.parse import quote
 
@@ -191,6 +192,42 @@ async def test_a_fork_ends_before_a_message(served: Served) -> None:
         assert (await served.post(f"{talk.url}/fork", raw=raw)).status == status
     assert (await served.post(f"{talk.url}/fork", {"messageID": "msg_unknown"})).status == 404
     assert (await served.post("/session/ses_nope/fork")).status == 404
+
+
+async def test_lines_have_their_writers(served: Served) -> None:
+    """Who wrote each line of a file, from the request's directory; and why there is no answer."""
+    talk = await talking(served)
+    folder = served.world.folder
+    (folder / "poem.txt").write_text("one\ntwo\n")
+    prompt = await talk.say("read poem.txt\nedit poem.txt two TWO")
+    blame = (await served.get("/blame?path=poem.txt")).json
+    assert blame["path"] == "poem.txt"
+    assert [(line["text"], line["origin"]) for line in blame["lines"]] == [("one", 0), ("TWO", 1)]
+    before, session = blame["origins"]
+    assert before == {"kind": "before"}
+    assert (session["kind"], session["title"], session["tool"]) == ("session", "talk", "edit")
+    assert (session["promptID"], f"/session/{session['sessionID']}") == (prompt, talk.url)
+    odd = b"\xff.txt"
+    (folder / os.fsdecode(odd)).write_text("x\n")
+    named = quote(base64.b64encode(odd))
+    assert (await served.get(f"/blame?pathBase64={named}")).json["pathBase64"] == "/y50eHQ="
+    (folder / "binary").write_bytes(b"a\0")
+    statuses = {"missing": 404, "..": 403, "": 400, "binary": 400, "%00": 400}
+    for path, status in statuses.items():
+        assert (await served.get(f"/blame?path={path}")).status == status, path
+    assert (await served.get("/blame?pathBase64=%25")).status == 400
+
+
+async def test_lines_outside_of_the_root_are_refused(world: World) -> None:
+    """By their path, or where it leads."""
+    inside = world.folder / "inside"
+    inside.mkdir()
+    (inside / "a").write_text("one\n")
+    (inside / "up").symlink_to("..")
+    async with serve(world, root=str(inside)) as served:
+        for path, status in (("a", 200), ("../a.txt", 403), ("up/a.txt", 403), ("a%00", 400)):
+            reply = await served.get(f"/blame?directory={quote(str(inside))}&path={path}")
+            assert reply.status == status, path
 
 
 async def test_words_are_found(served: Served) -> None:

@@ -38,6 +38,7 @@ COMMANDS = (
     CommandEntry("log", _LOOK, "the turns of a session, and what each changed"),
     CommandEntry("diff", _LOOK, "what a turn or a session changed"),
     CommandEntry("cat", _LOOK, "a file as it was at a turn"),
+    CommandEntry("blame", _LOOK, "who wrote each line of a file"),
     CommandEntry("todo", _LOOK, "the todo list of a session"),
     CommandEntry("stats", _LOOK, "tokens and cost by day, model or project"),
     CommandEntry("undo", _UNDO, "take back the last turn, its messages and its files"),

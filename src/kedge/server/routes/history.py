@@ -1,4 +1,4 @@
-"""Routes for what a session did to files: diffs, past files, tails of reverts, and search."""
+"""Routes for what sessions did: diffs, past files, whose lines are, tails, and search."""
 
 import base64
 import binascii
@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from kedge.domain.blame import Blame
 from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.sessions import FileDiff, SessionInfo, Tail
 from kedge.domain.values import Value
@@ -38,6 +39,14 @@ class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A path as of a message, relative to the session's directory."""
 
     messageID: str
+    path: str = ""
+    pathBase64: str | None = None
+    """Replaces `path` for one that is not UTF-8."""
+
+
+class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, relative to the directory of the request."""
+
     path: str = ""
     pathBase64: str | None = None
     """Replaces `path` for one that is not UTF-8."""
@@ -111,6 +120,14 @@ async def file(request: Request[PastQuery, NoBody]) -> Response:
     return json(content_of(os.fsdecode(path), content))
 
 
+@routes.get("/blame", "kedge.blame", query=BlameQuery, answer=Blame)
+async def blame(request: Request[BlameQuery, NoBody]) -> Response:
+    """Who wrote each line of a file as it is on disk."""
+    path, directory = _path(request.query), request.directory
+    request.backend.settings.check_file(path, directory)
+    return json(await request.backend.engine.blame(path, directory=directory))
+
+
 @routes.get("/session/{sessionID}/tails", "kedge.session.tails", answer=list[Tail])
 async def tails(request: Request[NoQuery, NoBody]) -> Response:
     """The tails that final reverts removed from a session, oldest first."""
@@ -157,7 +174,7 @@ async def _past(request: Request[PastQuery, NoBody]) -> tuple[Session, str | byt
     return session, path
 
 
-def _path(query: PastQuery) -> str | bytes:
+def _path(query: PastQuery | BlameQuery) -> str | bytes:
     if query.pathBase64 is None:
         return query.path
     try:

@@ -215,7 +215,8 @@ async def test_lines_have_their_writers(served: Served) -> None:
     statuses = {"missing": 404, "..": 403, "": 400, "binary": 400, "%00": 400}
     for path, status in statuses.items():
         assert (await served.get(f"/blame?path={path}")).status == status, path
-    assert (await served.get("/blame?pathBase64=%25")).status == 400
+    for text in ("%25", "%C3%BF", "YQ"):
+        assert (await served.get(f"/blame?pathBase64={text}")).status == 400
 
 
 async def test_lines_outside_of_the_root_are_refused(world: World) -> None:

@@ -1,7 +1,6 @@
 """Routes for what sessions did: diffs, past files, whose lines are, tails, and search."""
 
 import base64
-import binascii
 import os
 from typing import Literal
 
@@ -179,5 +178,5 @@ def _path(query: PastQuery | BlameQuery) -> str | bytes:
         return query.path
     try:
         return base64.b64decode(query.pathBase64, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise BadRequest("pathBase64: expected base64", "Query") from None

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from kedge.engine.settings import Settings
     from kedge.engine.steps import Step
+    from kedge.engine.timeline.entries import TimelinePage
     from kedge.engine.turns import Turn
     from kedge.values import (
         AgentInfo,
@@ -123,6 +124,8 @@ if TYPE_CHECKING:
         Tail,
         TextFormat,
         TextPart,
+        TimelineEntry,
+        TimelineFile,
         Todo,
         TodoVersion,
         TokenCount,
@@ -180,6 +183,7 @@ else:
         "Submatch": "kedge.engine.files.find",
         "Subscription": "kedge.engine.event_log",
         "Surroundings": "kedge.agent",
+        "TimelinePage": "kedge.engine.timeline.entries",
         "Tool": "kedge.agent",
         "ToolCall": "kedge.engine.parts",
         "ToolFailure": "kedge.agent",
@@ -313,6 +317,9 @@ __all__ = [
     "Tail",
     "TextFormat",
     "TextPart",
+    "TimelineEntry",
+    "TimelineFile",
+    "TimelinePage",
     "Todo",
     "TodoVersion",
     "TokenCount",

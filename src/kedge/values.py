@@ -91,6 +91,7 @@ from kedge.domain.sessions import (
     TodoVersion,
     TokenCount,
 )
+from kedge.domain.timeline import TimelineEntry, TimelineFile
 from kedge.domain.wire_errors import Failure
 from kedge.domain.worktrees import TreeEntry
 
@@ -166,6 +167,8 @@ __all__ = [
     "Tail",
     "TextFormat",
     "TextPart",
+    "TimelineEntry",
+    "TimelineFile",
     "Todo",
     "TodoVersion",
     "TokenCount",

@@ -5,6 +5,7 @@ import os
 from typing import Any
 from urllib.parse import quote
 
+import kedge
 from tests.agent.world import World
 from tests.server.world import Served, serve
 
@@ -225,10 +226,63 @@ async def test_lines_outside_of_the_root_are_refused(world: World) -> None:
     inside.mkdir()
     (inside / "a").write_text("one\n")
     (inside / "up").symlink_to("..")
+    place = {"data_dir": world.root / "data", "database": world.database}
+    async with kedge.open(world.folder, **place) as engine:  # type: ignore[arg-type]  # paths
+        above = await engine.sessions.create("Secret plans")
+        turn, files = above.turn("x"), ["inside/a", "b"]
+        async with turn, turn.step() as step, step.tool("write", {}, reads=files, writes=files):
+            (inside / "a").write_text("two\n")
+            (world.folder / "b").write_text("two\n")
     async with serve(world, root=str(inside)) as served:
+        at = f"directory={quote(str(inside))}"
+        (entry,) = (await served.get(f"/timeline?{at}")).json
+        assert [file["path"] for file in entry["files"]] == ["inside/a"]
+        assert "title" not in entry
+        assert entry["sessionID"] == above.id
+        for path, status in (("a", 200), ("..", 403), ("../b", 403)):
+            assert (await served.get(f"/timeline?{at}&path={path}")).status == status, path
+        (origin,) = (await served.get(f"/blame?{at}&path=a")).json["origins"]
+        assert (origin["sessionID"], "title" in origin) == (above.id, False)
         for path, status in (("a", 200), ("../a.txt", 403), ("up/a.txt", 403), ("a%00", 400)):
             reply = await served.get(f"/blame?directory={quote(str(inside))}&path={path}")
             assert reply.status == status, path
+
+
+async def test_the_timeline_is_listed(served: Served) -> None:
+    """Newest first, by pages, filtered; with what was undone and found."""
+    talk = await talking(served)
+    first = await talk.say("write new.txt one")
+    await talk.say("write other.txt two")
+    (served.world.folder / "new.txt").write_text("outside\n")
+    await talk.say("read new.txt\nedit new.txt outside inside")
+    body = {"messageID": first, "strategy": "overwrite"}
+    await served.post(f"{talk.url}/revert", body)
+    found = (await served.get("/timeline")).json
+    kinds = ["revert", "session", "outside", "session", "session"]
+    assert [entry["kind"] for entry in found] == kinds
+    assert [entry.get("tool") for entry in found] == [None, "edit", None, "write", "write"]
+    assert found[4]["files"] == [{"path": "new.txt", "status": "added"}]
+    assert (found[4]["promptID"], found[4]["title"]) == (first, "talk")
+    pages: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        reply = await served.get(
+            f"/timeline?limit=1&cursor={cursor}" if cursor else "/timeline?limit=1"
+        )
+        pages += reply.json
+        cursor = reply.headers.get("x-next-cursor")
+    assert pages == found
+    other = (await served.get("/timeline?path=other.txt")).json
+    assert [entry["kind"] for entry in other] == ["revert", "session"]
+    time = found[3]["time"]
+    assert (await served.get(f"/timeline?since={time}")).json == found[:4]
+    assert (await served.get(f"/timeline?until={time}")).json == found[4:]
+    session = talk.url.rpartition("/")[2]
+    own = (await served.get(f"/timeline?session={session}")).json
+    assert own == [entry for entry in found if entry["kind"] != "outside"]
+    for query in ("limit=-1", "since=x", "cursor=bad", "session=bad", "path=%00", "pathBase64=!"):
+        assert (await served.get(f"/timeline?{query}")).status == 400, query
+    assert (await served.get("/timeline?path=..")).status == 403
 
 
 async def test_words_are_found(served: Served) -> None:

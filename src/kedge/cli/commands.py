@@ -35,7 +35,7 @@ COMMANDS = (
     CommandEntry("attach", _WORK, "open OpenCode's terminal UI here"),
     CommandEntry("sessions", _LOOK, "list and search sessions"),
     CommandEntry("show", _LOOK, "show one session and its last turn"),
-    CommandEntry("log", _LOOK, "the turns of a session, and what each changed"),
+    CommandEntry("log", _LOOK, "the turns of a session, or --all that was done to files"),
     CommandEntry("diff", _LOOK, "what a turn or a session changed"),
     CommandEntry("cat", _LOOK, "a file as it was at a turn"),
     CommandEntry("blame", _LOOK, "who wrote each line of a file"),

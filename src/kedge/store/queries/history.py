@@ -1,7 +1,7 @@
 """What happened to a path: every write that kedge knows of, also those that were taken back."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -283,16 +283,20 @@ Call: TypeAlias = tuple[str, str, int, str]
 
 def call_infos(calls: Sequence[Call]) -> Script[list[CallInfo]]:
     """What is known of calls, wherever final reverts have put them."""
-    titles: dict[str, str | None] = {}
+    titles = yield from session_titles(call[0] for call in calls)
     found: list[CallInfo] = []
     for call in calls:
-        session_id = call[0]
-        if session_id not in titles:
-            session = yield from row("session_get", id=session_id)
-            title = None if session is None else wire.decode(session[0], SessionInfo).title
-            titles[session_id] = title
-        found.append((yield from _call_info(call, titles[session_id])))
+        found.append((yield from _call_info(call, titles[call[0]])))
     return found
+
+
+def session_titles(sessions: Iterable[str]) -> Script[dict[str, str | None]]:
+    """The title of each session; None if it is deleted."""
+    titles: dict[str, str | None] = {}
+    for id in dict.fromkeys(sessions):
+        found = yield from row("session_get", id=id)
+        titles[id] = None if found is None else wire.decode(found[0], SessionInfo).title
+    return titles
 
 
 def _call_info(call: Call, title: str | None) -> Script[CallInfo]:

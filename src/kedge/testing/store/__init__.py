@@ -34,6 +34,7 @@ from kedge.testing.store import (
     sessions,
     spans,
     tails,
+    timeline_pages,
     todos,
     trust,
 )
@@ -71,6 +72,7 @@ _MODULES = (
     spans,
     finals,
     history,
+    timeline_pages,
     tails,
     trust,
     concurrency,

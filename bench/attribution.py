@@ -10,7 +10,7 @@ from typing import Any
 import kedge
 from bench.engines import protecting
 from bench.figures import Figure, ratio
-from bench.measuring import Candidate, Work, side_by_side
+from bench.rounds import Candidate, Work, side_by_side
 from bench.scratch import Scratch
 from bench.trees import Tree, committed, sizes
 from kedge.engine.steps import Step

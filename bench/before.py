@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.figures import Figure, ratio
-from bench.measuring import WARM_UP
 from bench.processes import Process, started
+from bench.rounds import WARM_UP
 from bench.scratch import Scratch
 
 _HERE = Path(__file__).parents[1]

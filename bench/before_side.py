@@ -15,7 +15,7 @@ from pathlib import Path
 
 import kedge
 from bench.engines import changed_by, protecting
-from bench.measuring import no_collection
+from bench.rounds import no_collection
 from bench.scratch import Scratch
 from bench.server_cuts import cut_start
 from bench.snapshots_sides import open_snapshots, wait_until_independent

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import kedge
 from bench.figures import Figure, ratio
-from bench.measuring import Candidate, Work, side_by_side, steady
 from bench.opencode_git import git
+from bench.rounds import Candidate, Work, side_by_side, steady
 from bench.scratch import Scratch
 
 _PLACES = 5

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import kedge
 from bench import bare
 from bench.figures import Figure, ratio
-from bench.filling import add_messages
-from bench.measuring import Candidate, Work, side_by_side, steady
+from bench.filled_database import add_messages
+from bench.rounds import Candidate, Work, side_by_side, steady
 from bench.scratch import Scratch
 from kedge.domain import wire
 from kedge.engine.session import Session

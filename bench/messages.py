@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 from bench.figures import Figure, ratio
-from bench.filling import add_messages
-from bench.measuring import Candidate, side_by_side, steady
+from bench.filled_database import add_messages
+from bench.rounds import Candidate, side_by_side, steady
 from bench.scratch import Scratch
 from kedge.engine.session import Session
 

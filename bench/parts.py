@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 import kedge
 from bench import bare
 from bench.figures import Figure, figure_of, ratio
-from bench.filling import KILOBYTE, new_message, new_part
-from bench.measuring import Candidate, Work, side_by_side, steady
+from bench.filled_database import KILOBYTE, new_message, new_part
+from bench.rounds import Candidate, Work, side_by_side, steady
 from bench.scratch import Scratch
 from kedge.domain import wire
 from kedge.domain.messages import UserMessage

@@ -9,8 +9,8 @@ from itertools import product
 import kedge
 from bench import bare
 from bench.figures import Figure, figure_of, ratio
-from bench.filling import new_message, new_part, store_all
-from bench.measuring import WARM_UP, Candidate, Work, side_by_side, steady
+from bench.filled_database import new_message, new_part, store_all
+from bench.rounds import WARM_UP, Candidate, Work, side_by_side, steady
 from bench.scratch import Scratch
 from kedge.store.queries.parts import put_part
 

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 
 from bench.figures import Figure
 from bench.scratch import Scratch
-from bench.server_comparing import compared_memory
-from bench.server_filling import Amount, Filled, check, fill
+from bench.server_data import Amount, Filled, check, fill
+from bench.server_figures import compared_memory
 from bench.server_load import load
 from bench.server_memory import resident
 from bench.server_model import model

@@ -7,8 +7,8 @@ from http import HTTPMethod
 
 from bench.figures import Figure, figure_of
 from bench.scratch import Scratch
-from bench.server_comparing import compared_rates
-from bench.server_filling import PAGE, Amount, check_alike, page_path, sessions_path
+from bench.server_data import PAGE, Amount, check_alike, page_path, sessions_path
+from bench.server_figures import compared_rates
 from bench.server_http import request
 from bench.server_load import Loaded
 from bench.server_sides import Side

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.agents_opencode import prepared
 from bench.agents_sides import configuration
 from bench.processes import started
-from bench.server_filling import Filled
+from bench.server_data import Filled
 from bench.server_http import connected
 from bench.server_load import Load
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.figures import Figure
 from bench.scratch import Scratch
-from bench.server_comparing import compared_memory, compared_times
+from bench.server_figures import compared_memory, compared_times
 from bench.server_memory import resident
 from bench.server_sides import Program, served
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bench.figures import Figure
 from bench.processes import processor_time
 from bench.scratch import Scratch
-from bench.server_comparing import compared_costs, compared_rates, compared_times
+from bench.server_figures import compared_costs, compared_rates, compared_times
 from bench.server_http import connected
 from bench.server_listeners import listening
 from bench.server_model import asking_for

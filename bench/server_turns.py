@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bench.agents_sides import MODEL, PROVIDER
 from bench.figures import Figure
 from bench.scratch import Scratch
-from bench.server_comparing import compared_times
+from bench.server_figures import compared_times
 from bench.server_http import Connection, connected, request
 from bench.server_model import asking_for
 from bench.server_sides import Side

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import kedge
 from bench.engines import changed_by, protecting
 from bench.figures import Figure, faster
-from bench.measuring import Candidate, Work, side_by_side
 from bench.opencode_git import OpenCode
+from bench.rounds import Candidate, Work, side_by_side
 from bench.scratch import Scratch
 from bench.snapshots_sides import begun
 from bench.trees import Tree, committed, sizes

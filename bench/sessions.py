@@ -8,8 +8,8 @@ from typing import Any
 
 import kedge
 from bench.figures import Figure, ratio
-from bench.filling import add_sessions
-from bench.measuring import Candidate, side_by_side, steady
+from bench.filled_database import add_sessions
+from bench.rounds import Candidate, side_by_side, steady
 from bench.scratch import Scratch
 
 _TARGET = 1.5

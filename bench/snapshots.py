@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bench.figures import Figure, faster, ratio
-from bench.measuring import side_by_side
+from bench.rounds import side_by_side
 from bench.scratch import Scratch
 from bench.snapshots_sides import Sides, after, both_sides, opened, prepared
 from bench.trees import Tree, committed, sizes

@@ -6,7 +6,7 @@ OpenCode makes its texts from git's output in JavaScript afterwards; that is not
 from collections.abc import AsyncIterator
 
 from bench.figures import Figure, faster
-from bench.measuring import side_by_side
+from bench.rounds import side_by_side
 from bench.scratch import Scratch
 from bench.snapshots_sides import Sides, after, both_sides
 from bench.trees import committed, sizes

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bench.before import compared
 from bench.figures import Figure, faster, figure_of
-from bench.measuring import side_by_side
 from bench.opencode_git import OpenCode
+from bench.rounds import side_by_side
 from bench.scratch import Scratch
 from bench.snapshots_sides import (
     begun,

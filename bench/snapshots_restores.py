@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from bench.figures import Figure, faster
-from bench.measuring import Candidate, side_by_side
 from bench.opencode_git import OpenCode
+from bench.rounds import Candidate, side_by_side
 from bench.scratch import Scratch
 from bench.snapshots_sides import begun, opened, prepared
 from bench.trees import Tree, committed, sizes

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.measuring import Candidate, Work
 from bench.opencode_git import OpenCode
+from bench.rounds import Candidate, Work
 from bench.scratch import Scratch
 from bench.trees import Tree
 from kedge.snapshot import Snapshots, SnapshotSettings

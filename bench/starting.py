@@ -7,7 +7,7 @@ from pathlib import Path
 
 import kedge
 from bench.figures import Figure, figure_of, ratio
-from bench.measuring import Candidate, side_by_side, steady
+from bench.rounds import Candidate, side_by_side, steady
 from bench.scratch import Scratch
 from bench.sessions import many_sessions
 

@@ -17,7 +17,7 @@ import msgspec
 
 import kedge
 from bench.figures import Figure, figure_of, ratio
-from bench.filling import new_message, new_part, store_all
+from bench.filled_database import new_message, new_part, store_all
 from bench.scratch import Scratch
 from kedge.agent import Agent, Call, Output, tool
 from kedge.domain.messages import AssistantMessage, MessagePath, MessageTime

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import kedge
 from bench.figures import Figure, figure_of
-from bench.filling import new_message, new_part
-from bench.measuring import Candidate, side_by_side, steady
+from bench.filled_database import new_message, new_part
+from bench.rounds import Candidate, side_by_side, steady
 from bench.scratch import Scratch
 from kedge.domain.messages import UserMessage
 from kedge.engine.session import Session

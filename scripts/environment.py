@@ -15,7 +15,8 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +39,8 @@ UNFINISHED = VENV / ".unfinished"
 _PIP_KNOWS_BETTER = re.compile(
     r"^[^=]*\.(index-url|no-index|proxy|client-cert|trusted-host)=", re.MULTILINE
 )
+# Where pip was told which certificates to trust; what is said last counts there.
+_PIP_TRUSTS = re.compile(r"^(global|install|:env:)\.cert=(.*)", re.MULTILINE)
 # By way of a shell, because `#!` takes neither spaces nor long paths.
 _SCRIPT = """\
 #!/bin/sh
@@ -116,10 +119,11 @@ class Installer:
 
     def packages(self, lock: Path) -> None:
         """Install everything in a lock, whose hashes are checked."""
-        uv = shutil.which("uv") or (str(UV) if UV.exists() else self._fetch_uv())
+        own = shutil.which("uv")
+        uv = own or (str(UV) if UV.exists() else self._fetch_uv())
         if uv is not None:
             try:
-                self._with_uv(uv, lock)
+                self._with_uv(uv, lock, os.environ if own else self._environ_of_uv())
             except Failed as error:
                 last = str(error).splitlines()[-1:]
                 self._progress.say(f"uv did not manage, so pip goes on; it said: {' '.join(last)}")
@@ -127,7 +131,7 @@ class Installer:
                 return
         self._with_pip(lock)
 
-    def _with_uv(self, uv: str, lock: Path) -> None:
+    def _with_uv(self, uv: str, lock: Path, environ: Mapping[str, str]) -> None:
         command = [uv, "pip", "install", "--no-progress", "--python", str(PYTHON)]
         self._progress.phase(f"fetching the packages of {lock.name}")
         fetching: list[str] = []
@@ -145,7 +149,15 @@ class Installer:
             if word in ("Downloading", "Downloaded"):
                 self._progress.detail(", ".join(fetching))
 
-        self._run([*command, "--require-hashes", "--requirement", str(lock)], heard)
+        self._run([*command, "--require-hashes", "--requirement", str(lock)], heard, environ)
+
+    def _environ_of_uv(self) -> dict[str, str]:
+        """An environment in which uv trusts what pip trusts: behind a proxy that looks into
+        connections, it would reach nothing."""
+        found = dict(_PIP_TRUSTS.findall(self._pip_settings))
+        said = next((found[name] for name in (":env:", "install", "global") if name in found), None)
+        trusted = {} if said is None else {"SSL_CERT_FILE": str(literal_eval(said))}
+        return {**trusted, **os.environ}
 
     def _with_pip(self, lock: Path) -> None:
         self._progress.phase(f"fetching the packages of {lock.name} with pip")
@@ -164,8 +176,7 @@ class Installer:
 
     def _fetch_uv(self) -> str | None:
         """uv, from pip into .venv; None where pip should rather do it all."""
-        settings = self._run([*self._pip, "config", "list"])
-        if _PIP_KNOWS_BETTER.search(settings):
+        if _PIP_KNOWS_BETTER.search(self._pip_settings):
             return None
         self._progress.phase("fetching uv, which is faster than pip")
         pinned = VENV / "uv.lock"
@@ -206,12 +217,22 @@ class Installer:
             ) from error
         return own
 
-    def _run(self, command: Sequence[str], heard: Callable[[str], None] | None = None) -> str:
+    @cached_property
+    def _pip_settings(self) -> str:
+        return self._run([*self._pip, "config", "list"])
+
+    def _run(
+        self,
+        command: Sequence[str],
+        heard: Callable[[str], None] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> str:
         """Run a program to its end and give what it said; it does not outlive this one."""
         lines: list[str] = []
         child = subprocess.Popen(
             command,
             cwd=ROOT,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -178,6 +178,13 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
 
 
+def test_modules_that_have_moved_are_where_it_says() -> None:
+    """CONTRIBUTING's table of new and old names leads to files that are there."""
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| `", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(rows) > 100
+    assert [name for name in rows if not (ROOT / "src" / "kedge" / name).is_file()] == []
+
+
 def test_classes_that_are_named_exist() -> None:
     """Every class that the architecture page names beside its file is defined there, and every
     other one somewhere."""

@@ -35,6 +35,7 @@ class Checkout:
         package.mkdir(parents=True)
         (package / "__main__.py").write_text("def run():\n    import ballast\n    print('runs')\n")
         ballast = self.wheel("ballast", {"ballast.py": ""})
+        self.pins = {"ballast": ballast}
         self.lock("requirements.lock", ballast)
         # By way of a script, because the real wheel is large.
         script = f'#!/bin/sh\nexec "{UV}" "$@"\n'
@@ -136,6 +137,25 @@ def test_pip_fetches_the_uv_that_installs(checkout: Checkout) -> None:
         "kedge: unpacking them ...",
     ]
     assert (checkout.run(), checkout.has("tool")) == ("runs\n", False)
+
+
+@pytest.mark.parametrize("own", [None, "mine.pem"])
+def test_uv_trusts_the_certificates_that_pip_trusts(checkout: Checkout, own: str | None) -> None:
+    """Where a proxy looks into connections, it is pip that was told its certificate; what was said
+    to all programs counts more."""
+    told = checkout.path / "told"
+    script = f'#!/bin/sh\necho "$SSL_CERT_FILE" >>"{told}"\nexec "{UV}" "$@"\n'
+    uv = checkout.wheel("uv", {"uv-1.0.data/scripts/uv": script})
+    checkout.lock("requirements-dev.lock", checkout.pins["ballast"], uv)
+    (checkout.path / "a proxy's.pem").touch()
+    checkout.environ["PIP_CERT"] = str(checkout.path / "a proxy's.pem")
+    if own is not None:
+        checkout.environ["SSL_CERT_FILE"] = own
+    checkout.pip_finds(alone=False)
+    checkout.uv_finds(checkout.wheels)
+    assert checkout.install().returncode == 0
+    assert checkout.install("--tools").returncode == 0
+    assert told.read_text().splitlines() == [own or checkout.environ["PIP_CERT"]] * 2
 
 
 def test_the_tools_come_on_top(checkout: Checkout) -> None:

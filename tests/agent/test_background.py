@@ -354,3 +354,23 @@ async def test_permissions_of_a_task_are_asked_as_ever(world: World) -> None:
         (told,) = await reports(scene)
         assert "The user rejected permission" in told
         assert json.dumps(told)
+
+
+async def test_a_stop_while_it_is_sent_there(world: World) -> None:
+    """Whichever comes first, no model is asked because of it."""
+    async with at_work(world) as scene:
+        for number in range(3):
+            running = await begin(scene, f"task general {HANGS}\nsay I go on.")
+            _ = await child_of(scene, number)
+            before = await turns(scene)
+            await asyncio.gather(
+                scene.agent.subagents.send_back(scene.session.id),
+                scene.agent.abort(scene.session),
+            )
+            await asyncio.gather(running, return_exceptions=True)
+            await scene.settled()
+            assert await turns(scene) == before
+            assert await scene.engine.statuses() == {}
+            # What is known of it now is told before the next prompt.
+            await scene.prompt("say on")
+        await check_closed(scene)

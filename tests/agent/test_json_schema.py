@@ -120,6 +120,7 @@ _DEEP: dict[str, Any] = {}
 for _ in range(1000):
     _DEEP = {"allOf": [_DEEP]}
 _WIDE = {"anyOf": [{"$ref": "#"}] * 50, "not": {"$ref": "#"}}
+_LISTED = {"allOf": [{"required": ["a"] * 1000}] * 100}
 _DOUBLE = {
     "$defs": {
         **{f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)},
@@ -130,7 +131,9 @@ _DOUBLE = {
 
 
 @pytest.mark.parametrize(
-    "schema", [{"$ref": "#"}, _DEEP, _WIDE, _DOUBLE], ids=["itself", "deep", "wide", "double"]
+    "schema",
+    [{"$ref": "#"}, _DEEP, _WIDE, _DOUBLE, _LISTED],
+    ids=["itself", "deep", "wide", "double", "listed"],
 )
 def test_a_hostile_schema_ends(schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Schemas that would take for ever, or the whole stack, are given up."""

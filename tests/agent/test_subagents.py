@@ -521,6 +521,17 @@ async def test_no_title_is_made_for_a_task(world: World) -> None:
         assert (await info_of(scene.session)).title == "Say x"
 
 
+async def test_a_description_may_be_anything(world: World) -> None:
+    """The title, which lists show, is a line of some length without signs for terminals."""
+    async with world.at_work() as scene:
+        given = {"description": "\x1b[2J a\nb" + "x" * 100_000, "prompt": "say hi"}
+        await scene.prompt(f"call task {json.dumps({**given, 'subagent_type': 'general'})}")
+        (child,) = await children(scene)
+        assert child.title.endswith("xxx (@general subagent)")
+        assert child.title.isprintable()
+        assert len(child.title) < 250
+
+
 async def test_a_prompt_to_a_task_that_runs(world: World) -> None:
     """Two calls for the same task: the second waits for its own answer."""
     async with world.at_work() as scene:

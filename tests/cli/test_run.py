@@ -132,10 +132,11 @@ def test_a_person_is_asked(terminal: Terminal) -> None:
     """Yes, for this run, for good, no with a reason; and questions by number."""
     rules(terminal, bash="ask")
     script = (
-        "bash echo 1\nbash touch a\nbash touch b\nbash mkdir c\nask Which? | red | blue\nbash rm a"
+        'bash "echo 1\\necho 2"\n'
+        "bash touch a\nbash touch b\nbash mkdir c\nask Which? | red | blue\nbash rm a"
     )
     typed = (
-        ("May it bash?  echo 1", b"y\n"),
+        ("May it bash?  echo 1\n    echo 2\n", b"y\n"),
         ("May it bash?  touch a", b"r\n"),
         ("May it bash?  mkdir c", b"a\n"),
         ("Which?", b"2\n"),

@@ -47,6 +47,15 @@ class Screens:
         self.until_screen(lambda screen: _offered(screen) == name, f"{name} to choose")
         self.press("Enter")
 
+    def own_command(self, name: str, arguments: str = "") -> None:
+        """Choose a command that the server has, and send it."""
+        self.command(name)
+        self.until_screen(lambda screen: _typed(screen) == name, f"{name} typed")
+        self.type(arguments)
+        whole = f"{name} {arguments}".strip()
+        self.until_screen(lambda screen: _typed(screen) == whole, f"{whole!r} typed")
+        self.press("Enter")
+
     def clear(self, text: str) -> None:
         """Take back what an undo or a fork has put into the prompt."""
         self.until_screen(lambda screen: _typed(screen) == text, f"{text!r} to take back")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.clients.conftest import server_name
-from tests.clients.workspace import Workspace
+from tests.clients.workspace import GREET, TIDES, Workspace
 from tests.support.servers import Serve
 from tests.support.timeouts import PATIENCE
 
@@ -30,8 +30,8 @@ SESSIONS = """
     GET /session/{ses}/diff, GET /session/{ses}/message, POST /session/{ses}/message,
     GET /session/{ses}/message/{msg}, POST /session/{ses}/fork, POST /session/{ses}/abort,
     POST /session/{ses}/prompt_async, POST /session/{ses}/shell,
-    POST /session/{ses}/summarize, POST /session/{ses}/revert,
-    POST /session/{ses}/unrevert, POST /session/{ses}/permissions/{per}
+    POST /session/{ses}/summarize, POST /session/{ses}/command, POST /session/{ses}/init,
+    POST /session/{ses}/revert, POST /session/{ses}/unrevert, POST /session/{ses}/permissions/{per}
 """
 STREAMS = "GET /event, GET /global/event"
 SECOND = """
@@ -58,6 +58,8 @@ def test_a_program_uses_every_method(
     entry: str, wanted: set[str], sdk: Path, workspace: Workspace, serve: Serve
 ) -> None:
     """Every check that the program makes holds, and it has asked for every route."""
+    workspace.configure("command/greet.md", GREET)
+    workspace.configure("skills/tides/SKILL.md", TIDES)
     scripts = workspace.folder / "scripts"
     shutil.copytree(SCRIPTS, scripts)
     (scripts / "node_modules").symlink_to(sdk / "node_modules")

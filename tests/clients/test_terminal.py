@@ -11,7 +11,7 @@ import pytest
 
 from tests.clients.conftest import opened_window, serving
 from tests.clients.screens import Screens, edit, interrupt, set_todos, write
-from tests.clients.workspace import prepared
+from tests.clients.workspace import GREET, TIDES, prepared
 
 
 @dataclass
@@ -29,6 +29,8 @@ def attached(opencode: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """What the tests share."""
     workspace = prepared(tmp_path_factory.mktemp("terminal"))
     with serving(workspace) as serve, opened_window() as window:
+        workspace.configure("command/greet.md", GREET)
+        workspace.configure("skills/tides/SKILL.md", TIDES)
         yield Attached(Screens(window, opencode, workspace), serve().url)
 
 
@@ -139,3 +141,54 @@ def test_a_conversation_is_compacted(screens: Screens) -> None:
 def test_a_streamed_answer_is_interrupted(screens: Screens) -> None:
     """What the model says is seen while it says it, and ends where a person interrupts it."""
     interrupt(screens)
+
+
+def test_a_task_is_shown_and_opened(screens: Screens) -> None:
+    """Into the subtask, where all that it did stands, and back."""
+    screens.prompt("task general write t.txt hi")
+    screens.until_idle("✓ General Task — Write t.txt hi", "1 toolcall", "Done: task.")
+    assert screens.workspace.text("t.txt") == "hi\n"
+    screens.press("C-x", "Down")
+    screens.until("# Wrote t.txt", "Done: write.", "General (1 of 1)", without=("General Task",))
+    screens.press("Up")
+    screens.until("✓ General Task — Write t.txt hi", without=("General (1 of 1)",))
+
+
+def test_a_running_task_is_opened_and_interrupted(screens: Screens) -> None:
+    """What it says is seen while it says it; an interruption of the caller ends it too."""
+    screens.prompt("task general slow 2 300s say Half a word of it")
+    screens.until("General Task — Slow 2 300s say Half")
+    screens.press("C-x", "Down")
+    screens.until("General (1 of 1)")
+    screens.until_said("Half a w")
+    screens.press("Up")
+    screens.until("Slow 2 300s say Half", without=("General (1 of 1)",))
+    screens.interrupt()
+    screens.until_idle("interrupted")
+
+
+def test_a_command_has_arguments_and_a_file(screens: Screens) -> None:
+    """They are put into its template, and the file is attached."""
+    screens.own_command("/greet", "out.txt hi README.md")
+    screens.until_idle("say See @README.md for more.", "File  README.md", "# Wrote out.txt")
+    screens.until_said("See @README.md for more.")
+    assert screens.workspace.text("out.txt") == "hi\n"
+
+
+def test_skills_are_listed_and_read(screens: Screens) -> None:
+    """By a person, as a command, and by the model."""
+    screens.command("/skills")
+    screens.until("Search skills", "tides", "When it is high water.")
+    screens.press("Enter")
+    screens.until("/tides", without=("Search skills",))
+    screens.press("Enter")
+    screens.until_idle("High water is at noon.", "The folder of this skill is")
+    screens.prompt("skill tides")
+    screens.until_idle('→ Skill "tides"', "Done: skill.")
+
+
+def test_a_project_is_introduced(screens: Screens) -> None:
+    """`/init` asks the model for the instructions of the project."""
+    screens.own_command("/init")
+    screens.until_idle("Write `AGENTS.md` in the root of this project")
+    screens.until_said("I am kedge/offline")

@@ -15,6 +15,21 @@ _ASKS = """\
 """
 """A project may want to be asked, without being trusted; OpenCode would add the schema itself."""
 
+GREET = """\
+---
+description: greets somebody
+---
+write $1 $2
+say See @$3 for more.
+"""
+TIDES = """\
+---
+name: tides
+description: When it is high water.
+---
+High water is at noon.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
@@ -24,6 +39,12 @@ class Workspace:
     project: Path
     environ: dict[str, str]
     """The variables of a client."""
+
+    def configure(self, name: str, text: str) -> None:
+        """Write a file of the configuration of whoever starts the server."""
+        file = self.folder / "server" / "config" / "opencode" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
     def text(self, name: str) -> str | None:
         """What a file of the project holds, None if there is none."""

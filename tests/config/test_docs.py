@@ -20,7 +20,7 @@ from tests.config.scene import Scene, everybody
 from tests.support import markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-MADE = {"restrictions", "notices", "files", "raw", "key_variables", "untrusted"}
+MADE = {"restrictions", "notices", "files", "raw", "key_variables", "untrusted", "problems"}
 """Fields that are not written in files; they are named as what they are in Python."""
 
 

@@ -213,3 +213,32 @@ async def test_snapshots_of_a_server(folder: Path, tmp_path: Path, postgres_url:
         other = await engine.sessions.get(session.id)
         await other.revert((await other.messages()).messages[0].info.id)
         assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar", "restore"])
+async def test_what_is_cancelled_leaves_nothing(clinic: Clinic, tmp_path: Path, kind: str) -> None:
+    """A backup, or what is restored of one, is removed before the cancellation is heard."""
+    folder = tmp_path / "targets"
+    folder.mkdir()
+    loop = asyncio.get_running_loop()
+
+    async def cancel() -> None:
+        working.cancel()
+        # Once more around the loop, so that it is on its way.
+        await asyncio.sleep(0)
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        asyncio.run_coroutine_threadsafe(cancel(), loop).result()
+
+    working: asyncio.Task[object]
+    if kind == "restore":
+        await create_backup(tmp_path / "b", data_dir=clinic.data)
+        restoring = restore_backup(tmp_path / "b", data_dir=folder / "data", progress=interrupt)
+        working = asyncio.create_task(restoring)
+    else:
+        target = folder / ("b.tar" if kind == "tar" else "b")
+        creating = create_backup(target, data_dir=clinic.data, progress=interrupt)
+        working = asyncio.create_task(creating)
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert list(folder.iterdir()) == []

@@ -12,7 +12,8 @@ from kedge.engine.engine import Engine
 from kedge.engine.json_views import message_texts
 from kedge.engine.pages import MessageTexts, PageKey, Pages
 from kedge.engine.session import Session
-from kedge.errors import SessionNotFound
+from kedge.errors import SessionNotFound, SnapshotError
+from kedge.snapshot.objects.store import ObjectStore
 from tests.engine.diffs.scene import Talk
 from tests.engine.engine_factory import EngineFactory
 from tests.engine.test_json_views import summed_up
@@ -108,6 +109,25 @@ async def test_pages_with_patches_are_not_kept(engine: Engine) -> None:
     first = await page(engine, talk.session)
     assert b'"patch"' in first.body
     assert (await page(engine, talk.session)).body is not first.body
+
+
+async def test_pages_whose_patches_could_not_be_read_are_not_kept(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The patches are there as soon as they can be read."""
+    talk = await Talk.begin(engine)
+    await talk.prompt()
+    await talk.answer()
+    await talk.change("a", None, "new\n")
+    await summed_up(talk, "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectStore, "read", _fail)
+        assert b'"patch"' not in (await page(engine, talk.session)).body
+    assert b'"patch"' in (await page(engine, talk.session)).body
+
+
+def _fail(*_: object) -> None:
+    raise SnapshotError("the disk is busy")
 
 
 def test_there_is_room_for_so_many(monkeypatch: pytest.MonkeyPatch) -> None:

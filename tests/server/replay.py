@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from tests.server.event_recorder import listening
 from tests.server.replay_events import Account
 from tests.server.replay_names import Names
-from tests.server.replay_recorder import Ears
+from tests.server.replay_recorder import StreamRecorder
 from tests.server.replay_recordings import Act, Recording, Step
 from tests.server.world import Client, Reply
 
@@ -54,7 +54,7 @@ class Player:
     client: Client
     folder: Path
     names: Names
-    ears: Ears | None
+    streams: StreamRecorder | None
     """None where nothing is to be heard without a password."""
     model: Model
     reading: Reading
@@ -69,8 +69,8 @@ class Player:
         for act in recording.acts:
             await self._act(act)
         await self._arrange(recording.instead)
-        if self.ears is not None:
-            self._complaints += self.ears.contradictions(str(self.folder))
+        if self.streams is not None:
+            self._complaints += self.streams.contradictions(str(self.folder))
         return self._complaints
 
     async def _arrange(self, steps: Sequence[Step]) -> None:
@@ -91,7 +91,7 @@ class Player:
         for step in steps:
             kind = next(iter(step))
             await getattr(self, f"_do_{kind}")(step)
-        if self.ears is None or self.ears.ended or all(_only_asks(step) for step in steps):
+        if self.streams is None or self.streams.ended or all(_only_asks(step) for step in steps):
             return
         for step in steps:
             await self._until_idle(str(step.get("drop", step).get("ask", "")))
@@ -101,10 +101,10 @@ class Player:
         self._compare_lines(where, self.reading.events(act), self.reading.seen(heard))
 
     async def _heard(self, account: Account) -> None:
-        if self.ears is None:
+        if self.streams is None:
             return
         await self._mark()
-        for event in self.ears.take():
+        for event in self.streams.take():
             account.hear(event)
 
     async def _until_idle(self, asked: str) -> None:
@@ -118,10 +118,10 @@ class Player:
 
     async def _mark(self) -> None:
         """Make a session and delete it: when that was heard, everything before it was."""
-        assert self.ears is not None
+        assert self.streams is not None
         id = (await self.client.post("/session")).json["id"]
         await self.client.delete(f"/session/{id}")
-        await self.ears.until_marked(id)
+        await self.streams.until_marked(id)
 
     async def _do_ask(self, step: Step) -> None:
         if step["ask"].startswith("POST "):
@@ -143,9 +143,9 @@ class Player:
             await asked
 
     async def _do_until(self, step: Step) -> None:
-        assert self.ears is not None
+        assert self.streams is not None
         kind, _, word = step["until"].partition(" ")
-        await self.ears.until(kind, word, step.get("times", 1))
+        await self.streams.until(kind, word, step.get("times", 1))
 
     async def _do_release(self, _: Step) -> None:
         self.model.go_on()
@@ -167,8 +167,8 @@ class Player:
             self._compare(where, step["first"], first.data)
 
     async def _do_ends(self, _: Step) -> None:
-        assert self.ears is not None
-        await self.ears.until_ended()
+        assert self.streams is not None
+        await self.streams.until_ended()
 
     async def _answered(self, step: Step) -> None:
         answer = await self._ask(step)

@@ -14,7 +14,7 @@ from tests.support.timeouts import PATIENCE
 Json = Mapping[str, Any]
 
 
-class Ears:
+class StreamRecorder:
     """What was heard on both streams, and not taken yet."""
 
     def __init__(self) -> None:
@@ -114,9 +114,9 @@ class Ears:
 
 
 @asynccontextmanager
-async def both_ears(client: Client) -> AsyncIterator[Ears]:
-    """Ears that are open for as long as the block lasts."""
-    recorders = Ears()
+async def two_streams(client: Client) -> AsyncIterator[StreamRecorder]:
+    """The recorder of both streams, which runs for as long as the block lasts."""
+    recorders = StreamRecorder()
     async with listening(client, "/event") as here, listening(client) as everywhere:
         tasks = [
             asyncio.create_task(recorders._listen_here(here)),

@@ -16,7 +16,7 @@ from kedge.agent.model_input import NO_WORDS
 from kedge.server import ServerSettings, serving
 from tests.server.replay import Player, Reading
 from tests.server.replay_names import Names
-from tests.server.replay_recorder import both_ears
+from tests.server.replay_recorder import two_streams
 from tests.server.world import Client
 from tests.support.model_server import (
     ModelServer,
@@ -179,12 +179,12 @@ async def stage(home: Path, server: str, reading: Reading) -> AsyncIterator[Play
         AsyncExitStack() as more,
     ):
         client = Client(running.url, {})
-        ears = None if password else await more.enter_async_context(both_ears(client))
+        streams = None if password else await more.enter_async_context(two_streams(client))
         yield Player(
             client=client,
             folder=project,
             names=names_of(home, running.url, model.url),
             model=model,
-            ears=ears,
+            streams=streams,
             reading=reading,
         )

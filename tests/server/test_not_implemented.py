@@ -26,3 +26,10 @@ async def test_a_path_may_have_any_number_of_names(served: Served) -> None:
 def test_each_is_described() -> None:
     """The description says in its summary that it is not built."""
     assert all(route.summary.startswith("Not built: ") for route in not_implemented.routes.all)
+
+
+def test_of_sessions_only_sharing_is_not_built() -> None:
+    """Everything else that clients do with a session works."""
+    paths = {route.path for route in not_implemented.routes.all}
+    assert {path for path in paths if path.startswith("/session")} == {"/session/{sessionID}/share"}
+    assert not {"/command", "/skill", "/agent"} & paths

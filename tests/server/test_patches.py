@@ -65,6 +65,25 @@ async def test_listeners_get_what_readers_get(served: Served) -> None:
             assert diffs == await stored(served, session)
 
 
+async def test_they_are_made_once_for_all_listeners(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, and of whichever directories."""
+    made: list[int] = []
+
+    async def noted(engine: Engine, event: Event) -> Event:
+        made.append(event.seq)
+        return await json_views.told(engine, event)
+
+    monkeypatch.setattr(hub, "told", noted)
+    async with listening(served) as wide, listening(served, "/event") as a, listening(served) as b:
+        await asked(served, "write new.txt made")
+        heard = [told(await each.until("session.idle")) for each in (wide, a, b)]
+    assert [len(diffs) for diffs in heard] == [1, 1, 1]
+    assert made
+    assert len(made) == len(set(made))
+
+
 async def test_they_are_not_stored(served: Served) -> None:
     """The log has numbers alone; who goes on after a cursor gets the patches all the same."""
     engine = served.running.backend.engine

@@ -49,7 +49,7 @@ class OfflineServer(ModelServer):
 
     def _answer(self, request: Request) -> Answer:
         items: list[Item] = []
-        for act in acts_of(_asked(request)):
+        for act in acts_of(_asked(request), given=0):
             if isinstance(act, Pause):
                 items.append(Wait())
             elif isinstance(act, TextDelta):

@@ -26,6 +26,7 @@ _LONGEST_MATCHED = 100_000
 _MANY = re.compile(r"\{[0-9,]*[0-9]{3,}[0-9,]*\}")
 """Repetitions that make a large automaton of a short expression."""
 _CHARACTERS_A_STEP = 100
+_NAMES_A_STEP = 10
 _LONGEST_SHOWN = 80
 
 Json: TypeAlias = Any
@@ -161,11 +162,9 @@ class _Check:
     def _object(
         self, value: dict[str, Any], schema: Mapping[str, Any], at: str, depth: int
     ) -> None:
-        missing = [
-            each
-            for each in _listed(schema.get("required", []))
-            if isinstance(each, str) and each not in value
-        ]
+        required = _listed(schema.get("required", []))
+        self._count(len(required) // _NAMES_A_STEP)
+        missing = [each for each in required if isinstance(each, str) and each not in value]
         if missing:
             raise _Wrong(f"{at} lacks {', '.join(missing[:20])}")
         _check_size(len(value), schema, "Properties", at, "properties")

@@ -29,6 +29,7 @@ from kedge.domain.messages import MessageModel
 from kedge.domain.parts import AgentPart
 from kedge.domain.permissions import PermissionRule, Rulebook
 from kedge.domain.sessions import SessionInfo
+from kedge.domain.text import printable
 from kedge.engine.background import TaskResult, task_block, used_since
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
@@ -44,6 +45,7 @@ _SILENT = (
     "nothing was heard of it for {:g} s, so it was stopped. What it did so far stays. Go on with"
     " this task_id, give it a smaller task, or do it yourself."
 )
+_LONGEST_TITLE = 200
 _UPDATED = "The task runs in the background, and will do this next. A message tells you the end."
 
 
@@ -170,7 +172,7 @@ class Subagents:
             return await self._known(call.session, wanted.task_id)
         caller = call.session.info
         return await self._engine.sessions.create(
-            f"{wanted.description} (@{agent.name} subagent)",
+            f"{_title(wanted.description)} (@{agent.name} subagent)",
             parent=caller.id,
             directory=caller.directory,
             agent=agent.name,
@@ -216,7 +218,7 @@ class Subagents:
         job = _Job(
             session=session,
             parent_id=call.session.id,
-            title=wanted.description,
+            title=_title(wanted.description),
             asked=asked,
             timeout=self._timeout(around.config),
             sent_back=asyncio.get_running_loop().create_future(),
@@ -287,6 +289,10 @@ class Subagents:
         assert job.ended is not None
         result = await asyncio.shield(job.ended)
         self._engine.background.running.discard(job.session.id)
+        if result.is_cut_off:
+            # A model that is told now would do again what a person has just stopped.
+            await self._engine.background.defer(job.session.id)
+            return
         try:
             parent = await self._engine.sessions.get(job.parent_id)
             if parent.info.revert is None:
@@ -363,6 +369,11 @@ def _agent(around: Surroundings, name: str) -> AgentInfo:
         raise ToolFailure(
             f"Unknown agent type: {name} is not a valid agent type. {error}"
         ) from error
+
+
+def _title(description: str) -> str:
+    """A description that is shown in lists: one line of some length."""
+    return printable(" ".join(description.split())[:_LONGEST_TITLE])
 
 
 def _rules(caller: SessionInfo, agent: AgentInfo, config: Config) -> list[PermissionRule]:

@@ -59,9 +59,9 @@ def summary_request(
     text = ""
     for cut, cut_text in _CUTS:
         lines = [_cut(line, cut_text) for each in messages for line in _lines(each, cut)]
-        told = [f"<conversation>\n{_inside(lines)}\n</conversation>"]
+        told = [_inside("conversation", "\n".join(lines))]
         if prior is not None:
-            told.append(f"<prior-summary>\n{prior}\n</prior-summary>")
+            told.append(_inside("prior-summary", prior))
         told.append(_HOW.format(prior="" if prior is None else _PRIOR))
         text = "\n\n".join(told)
         if most_tokens is None or tokens_of_text(text) <= most_tokens:
@@ -69,9 +69,10 @@ def summary_request(
     return text
 
 
-def _inside(lines: Sequence[str]) -> str:
-    # What a conversation quotes must not end it.
-    return "\n".join(lines).replace("</conversation>", "<\\/conversation>")
+def _inside(tag: str, text: str) -> str:
+    # What it quotes must not end it.
+    quoted = text.replace(f"</{tag}>", f"<\\/{tag}>")
+    return f"<{tag}>\n{quoted}\n</{tag}>"
 
 
 def _lines(placed: PlacedMessage, cut: int) -> Iterator[str]:

@@ -37,7 +37,9 @@ async def _agents(options: argparse.Namespace) -> int:
     if options.json:
         show_json(screen, agents)
         return DONE
-    table = Table(Column("agent"), Column("for"), Column("model"), Column("what it does", True))
+    table = Table(
+        Column("agent"), Column("for"), Column("model"), Column("what it does", wraps=True)
+    )
     for each in agents:
         model = f"{each.model.providerID}/{each.model.modelID}" if each.model else ""
         use = {"primary": "prompts", "subagent": "tasks"}.get(each.mode, "both")

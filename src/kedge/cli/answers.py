@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kedge.cli.patches import show_patch
-from kedge.cli.screen import BOLD, CYAN, DIM, YELLOW, Screen, clip, one_line
+from kedge.cli.screen import BOLD, CYAN, DIM, YELLOW, Screen, clip, one_line, safe
 
 if TYPE_CHECKING:
     from kedge.domain.permissions import PermissionReply, PermissionRequest
@@ -104,10 +104,11 @@ class Answers:
         what = request.metadata.get("command") or request.metadata.get("filepath")
         patterns = [what] if isinstance(what, str) and len(request.patterns) <= 1 else []
         patterns = patterns or request.patterns
-        # In full: nobody agrees to what was cut off.
-        screen.line(f"{sign} May it {name}?  {one_line(patterns[0] if patterns else '')}")
-        for pattern in patterns[1:]:
-            screen.line(f"    {one_line(pattern)}")
+        # In full, line by line: nobody agrees to what was cut off, or seems to be an argument.
+        lines = [line for pattern in patterns for line in safe(pattern).split("\n")]
+        screen.line(f"{sign} May it {name}?  {lines[0] if lines else ''}")
+        for line in lines[1:]:
+            screen.line(f"    {line}")
         diff = request.metadata.get("diff")
         if isinstance(diff, str):
             show_patch(screen, diff, indent="  ", most=_MOST_DIFF, heads=False)

@@ -9,9 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kedge.cli.event_loop import run_async
+from kedge.cli.json_output import show_json
 from kedge.cli.location import add_place, open_place
+from kedge.cli.parser import add_json
+from kedge.cli.screen import output
 
 if TYPE_CHECKING:
+    from kedge.config.files import LoadedFile
     from kedge.config.values import Config
     from kedge.domain.permissions import AllowedPermission
 
@@ -28,6 +32,7 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_place(command)
     what = command.add_mutually_exclusive_group()
+    add_json(what)
     what.add_argument(
         "--allowed", action="store_true", help='list what was allowed in this project by "always"'
     )
@@ -37,6 +42,9 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.json:
+        show_json(output(), run_async(_described(options)))
+        return 0
     if options.allowed:
         lines = _allowed(options)
     elif options.forget is not None or options.forget_all:
@@ -88,14 +96,36 @@ def _named(allowed: "AllowedPermission") -> str:
     return printable(f"{allowed.permission}: {allowed.pattern}")
 
 
-async def _lines(options: argparse.Namespace) -> list[str]:
-    from kedge.config.display import printable, redacted
+async def _loaded(options: argparse.Namespace) -> "tuple[list[LoadedFile], Config]":
     from kedge.config.files import home_of
     from kedge.config.load import config_of
 
     async with open_place(options) as place:
         files = await place.trusting.files(place.directory, place.worktree)
-    config = config_of(files, home_of(os.environ))
+    return files, config_of(files, home_of(os.environ))
+
+
+async def _described(options: argparse.Namespace) -> dict[str, object]:
+    """All of it for programs."""
+    from kedge.config.display import redacted
+
+    files, config = await _loaded(options)
+    return {
+        "files": [
+            {"path": str(file.path), "own": file.root is None, "trusted": file.trusted}
+            for file in files
+        ],
+        "notices": list(map(str, config.notices)),
+        "restrictions": [line.strip() for line in _restrictions(config)],
+        "model": _model(config),
+        "config": redacted(config.raw),
+    }
+
+
+async def _lines(options: argparse.Namespace) -> list[str]:
+    from kedge.config.display import printable, redacted
+
+    files, config = await _loaded(options)
     lines = ["files:"] if files else ["there are no configuration files"]
     for file in files:
         whose = "yours" if file.root is None else "trusted" if file.trusted else "not trusted"

@@ -46,7 +46,11 @@ async def _diff(options: argparse.Namespace) -> int:
     async with look(options) as engine:
         session = await find_session(engine, options.session)
         if options.undone:
-            show_patch(screen, await session.reverted_diff())
+            patch = await session.reverted_diff()
+            if options.json:
+                show_json(screen, {"patch": patch})
+            else:
+                show_patch(screen, patch)
             return DONE
         wanted: str | None = None
         if options.message is not None:

@@ -21,7 +21,7 @@ PATIENCE = 3.0
 """Seconds that a clean end may take."""
 _TELL_AFTER = 0.5
 _STOPPING = b"\nkedge: stopping; Ctrl-C again leaves at once\n"
-_LEFT = b"kedge: interrupted; what was under way is completed or taken back when it is used next\n"
+_LEFT = b"kedge: left before it had ended, as after a kill; nothing that was stored is lost\n"
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -1,6 +1,7 @@
 """`kedge gc`: what takes the space of snapshots, and freeing what nothing needs."""
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kedge.cli.consent import refuse_agents_of
@@ -64,14 +65,15 @@ async def _survey(options: argparse.Namespace) -> int:
 def _show(screen: Screen, project: "ProjectSpace", limit: int) -> None:
     name = project.worktree or f"{project.project} (not known to the database)"
     screen.line(screen.paint(one_line(name), BOLD))
-    table = Table(Column("", is_number=True), Column("", gives_way=True))
+    table = Table(Column("", is_number=True), Column("", wraps=True))
     for count, what in _rows(project):
         table.add(Cell(size(count), piped=str(count)), what)
-    for each in project.held[:limit]:
+    held = _joined(project.held)
+    for each in held[:limit]:
         table.add(Cell(size(each.alone), piped=str(each.alone)), _named(each))
-    table.show(screen, "  ")
-    if len(project.held) > limit:
-        screen.line(screen.paint(f"  … and {len(project.held) - limit} more: --all", DIM))
+    table.show(screen, "  " if screen.is_terminal else "")
+    if len(held) > limit:
+        errors().line(errors().paint(f"  … and {len(held) - limit} more: --all", DIM))
     if project.missing:
         screen.line(f"  {project.missing} objects are missing, so nothing is freed: `kedge doctor`")
 
@@ -85,6 +87,22 @@ def _rows(project: "ProjectSpace") -> list[tuple[int, str]]:
         (project.shared, "held by several of those below"),
     ]
     return [row for n, row in enumerate(rows) if row[0] or n == 0]
+
+
+def _joined(held: "list[Held]") -> "list[Held]":
+    """Those of no session as one for each reason."""
+    sums: dict[tuple[str, str, str], Held] = {}
+    for each in held:
+        key = (each.what, each.title, each.why)
+        one = sums.get(key)
+        sums[key] = (
+            each
+            if one is None
+            else replace(
+                one, snapshots=one.snapshots + each.snapshots, alone=one.alone + each.alone
+            )
+        )
+    return sorted(sums.values(), key=lambda each: -each.alone)
 
 
 def _named(held: "Held") -> str:
@@ -126,5 +144,6 @@ async def _collect(options: argparse.Namespace) -> int:
 
 def _tell(screen: Screen, done: "ProjectCollected") -> None:
     said = done.failure or done.skipped
-    line = f"{done.project[:16]}: {size(done.freed)} freed"
+    name = one_line(done.worktree or done.project)
+    line = f"{name}: {size(done.freed)} freed"
     screen.line(f"{line}; {one_line(said)}" if said else line)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConfiguredFolder:
     """A directory, its worktree, and the files that are trusted."""
 
     directory: str
@@ -75,7 +75,7 @@ async def open_engine(options: argparse.Namespace) -> AsyncIterator["Engine"]:
 
 
 @asynccontextmanager
-async def open_place(options: argparse.Namespace) -> AsyncIterator[Place]:
+async def open_place(options: argparse.Namespace) -> AsyncIterator[ConfiguredFolder]:
     """The target of the options; this opens only the database, not an engine."""
     # Imported here, so that help and errors in options are fast.
     from kedge.domain.clock import SystemClock
@@ -92,6 +92,6 @@ async def open_place(options: argparse.Namespace) -> AsyncIterator[Place]:
     address = database_address(options.database)
     store = await open_store(address, data_folder(options.data), IdMaker(clock))
     try:
-        yield Place(directory, worktree, Trusting(store, clock), Processes(store))
+        yield ConfiguredFolder(directory, worktree, Trusting(store, clock), Processes(store))
     finally:
         await store.close()

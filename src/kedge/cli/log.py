@@ -64,7 +64,9 @@ async def _log(options: argparse.Namespace) -> int:
     elif not turns:
         errors().line("nothing was asked in this session yet")
     elif options.full:
-        for turn in shown:
+        for number, turn in enumerate(shown):
+            if number:
+                screen.line()
             show_turn(screen, session, turn)
     else:
         _show_table(screen, shown, with_files=options.files)
@@ -122,7 +124,6 @@ def show_turn(screen: Screen, session: "Session", turn: TurnOfSession) -> None:
         screen.line(f"{screen.paint('│', CYAN)} {screen.paint(line, BOLD)}")
     for answer in turn.answers:
         _show_answer(screen, answer, session.info.directory)
-    screen.line()
 
 
 def _show_answer(

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from types import ModuleType
-    from typing import NoReturn
+    from typing import NoReturn, TextIO
 
 _WITH_SECRETS = {"serve", "run"}
 """The commands that start programs which must not see the secrets of this process."""
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
         # Characters that cannot be encoded must not make it fail.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(errors=_errors_of(stream))  # type: ignore[union-attr]
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words)
@@ -50,7 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _errors_of(stream: "TextIO") -> str:
+    """The handler for characters that a stream cannot encode."""
+    if stream.encoding.lower().replace("-", "") == "utf8":
+        return "backslashreplace"
+    import codecs
+
+    from kedge.cli.screen import encodable
+
+    codecs.register_error("kedge", encodable)
+    return "kedge"
+
+
 def _run(words: list[str]) -> int:
+    words = _command_first(words)
     first = words[0] if words else ""
     if first in ("--help", "-h", "help") and (len(words) == 1 or first != "help"):
         print(usage(), end="")
@@ -70,6 +83,20 @@ def _run(words: list[str]) -> int:
     options = parser_of(command, module).parse_args(rest)
     code: int = module.run(options)
     return code
+
+
+_BEFORE = ("-C", "--directory", "--data", "--database")
+"""Options that may stand before the command, too, as people write them for git."""
+
+
+def _command_first(words: list[str]) -> list[str]:
+    """The words with the command before its options."""
+    place = 0
+    while place < len(words) and words[place].partition("=")[0] in _BEFORE:
+        place += 1 if "=" in words[place] else 2
+    if place and place < len(words) and words[place] in BY_NAME:
+        return [words[place], *words[:place], *words[place + 1 :]]
+    return words
 
 
 def module_of(command: CommandEntry) -> "ModuleType":
@@ -126,10 +153,18 @@ def _report(error: Exception) -> int:
         error = CommandFailure(f"{error}; wait until it is done, or stop it with `kedge abort`")
     if not isinstance(error, CommandFailure | KedgeError | OSError):
         return 0
-    print(f"kedge: {one_line(str(error))}", file=sys.stderr)
+    print(f"kedge: {one_line(_told(error))}", file=sys.stderr)
     if isinstance(error, InternalError):
         return 0
     return error.code if isinstance(error, CommandFailure) else FAILED
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        name = error.filename
+        file = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) else ""
+        return f"{file}{error.strerror}"
+    return str(error)
 
 
 def run() -> "NoReturn":

@@ -24,13 +24,17 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
+_DIGITS = 9
+"""Longer numbers mean all there is, and must not overflow."""
+
+
 def count(text: str) -> int:
     """A number from 1 on, for options such as --limit."""
-    if not text.isascii() or not text.isdecimal() or not int(text):
+    if not text.isascii() or not text.isdecimal() or not text.strip("0"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
+    return int(text) if len(text) < _DIGITS else 10**_DIGITS
 
 
-def add_json(command: argparse.ArgumentParser) -> None:
+def add_json(command: argparse._ActionsContainer) -> None:
     """Add the option for output that programs read."""
     command.add_argument("--json", action="store_true", help="print JSON")

@@ -10,7 +10,9 @@ from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look, open_engine
 from kedge.cli.parser import add_json
-from kedge.cli.screen import BOLD, CYAN, DIM, errors, one_line, output
+from kedge.cli.screen import BOLD, DIM, errors, one_line, output
+from kedge.cli.selection import telling_apart
+from kedge.cli.sessions import id_cell
 from kedge.cli.table import Cell, Column, Table
 from kedge.cli.times import ago, iso
 
@@ -47,12 +49,17 @@ async def _list(options: argparse.Namespace) -> int:
     if not allowed:
         errors().line("nothing is allowed in this project beyond its configuration")
     table = Table(
-        Column("id"), Column("permission"), Column("pattern"), Column("until"), Column("since")
+        Column("id"),
+        Column("permission"),
+        Column("pattern", gives_way=True),
+        Column("until"),
+        Column("since"),
     )
+    letters = telling_apart([each.id for each in allowed])
     now = time.time() * 1000
     for each in allowed:
         table.add(
-            Cell(each.id, CYAN),
+            id_cell(each.id, letters, with_kind=True),
             Cell(each.permission, BOLD),
             Cell(each.pattern),
             Cell("revoked" if each.lasting else "its server ends", DIM),

@@ -77,8 +77,6 @@ async def _tail(engine: "Engine", options: argparse.Namespace) -> "Session":
     session = await find_session(engine, options.session)
     ids = [tail.id for tail in await session.tails() if tail.id.startswith(options.what)]
     if len(ids) != 1:
-        raise CommandFailure(
-            f"{'several tails' if ids else 'no tail'} of this session begin with"
-            f" {one_line(options.what)}; `kedge tails` lists them"
-        )
+        found = "several tails of this session begin" if ids else "no tail of this session begins"
+        raise CommandFailure(f"{found} with {one_line(options.what)}; `kedge tails` lists them")
     return await session.restore_tail(ids[0])

@@ -76,6 +76,20 @@ class Screen:
         self._stream.flush()
 
 
+_PLAIN = dict(zip("●○✓✗…·└│━╌▸≈⋯", "*o+x~-`|=->~~", strict=True))
+"""Signs of our own, for terminals that cannot show them."""
+
+
+def encodable(error: UnicodeError) -> tuple[str, int]:
+    """What stands for characters that an encoding does not have; an error handler of `codecs`."""
+    assert isinstance(error, UnicodeEncodeError)
+    shown = [
+        _PLAIN.get(each) or each.encode("unicode_escape", "surrogatepass").decode()
+        for each in error.object[error.start : error.end]
+    ]
+    return "".join(shown), error.end
+
+
 def output() -> Screen:
     """Standard output."""
     return Screen(sys.stdout)
@@ -134,6 +148,34 @@ def clip(text: str, room: int) -> str:
             break
         kept.append(letter)
     return "".join(kept).rstrip() + "…" if room > 0 else ""
+
+
+def wrap(text: str, room: int) -> list[str]:
+    """A text in lines of at most so many cells, between words where that is possible."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if cells(joined) <= room:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        while cells(word) > room:
+            taken = _fitting(word, room)
+            lines.append(word[:taken])
+            word = word[taken:]  # noqa: PLW2901 - the rest of it
+        line = word
+    return [*lines, line]
+
+
+def _fitting(word: str, room: int) -> int:
+    """How many letters have room; at least one."""
+    taken = 0
+    for number, letter in enumerate(word):
+        taken += cells(letter)
+        if taken > room and number:
+            return number
+    return len(word)
 
 
 def pad(text: str, room: int) -> str:

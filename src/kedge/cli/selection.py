@@ -35,6 +35,8 @@ async def find_session(engine: "Engine", name: str | None) -> "Session":
     if name in (None, LAST):
         return await _last(engine)
     assert name is not None
+    if not name:
+        raise CommandFailure("a session has an id; `kedge sessions` lists them, `last` is the last")
     found = await engine.sessions.beginning(name, limit=_CANDIDATES)
     exact = [each for each in found if each.id in (name, f"ses_{name}")]
     if len(found) == 1 or exact:
@@ -65,11 +67,24 @@ async def check_idle(session: "Session") -> None:
 
 def ambiguous(name: str, infos: Sequence["SessionInfo"]) -> str:
     """What to say when a name could mean several sessions."""
-    shown = ", ".join(f"{short(info.id)} ({clip(one_line(info.title), 40)})" for info in infos)
+    letters = telling_apart([info.id for info in infos])
+    shown = ", ".join(
+        f"{short(info.id, letters)} ({clip(one_line(info.title), 40)})" for info in infos
+    )
     more = ", …" if len(infos) == _CANDIDATES else ""
     return f"{one_line(name)} may be {shown}{more}; type more of the id"
 
 
-def short(id: str) -> str:
+def short(id: str, letters: int = SHORT) -> str:
     """The beginning of an id, long enough to name a session in practice."""
-    return id.partition("_")[2][:SHORT]
+    return id.partition("_")[2][:letters]
+
+
+def telling_apart(ids: Sequence[str]) -> int:
+    """How many characters of these ids are enough to tell them apart: sessions that a program makes
+    are made within milliseconds."""
+    letters = SHORT
+    different = set(ids)
+    while len({short(id, letters) for id in different}) < len(different):
+        letters += 1
+    return letters

@@ -11,7 +11,7 @@ from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json, count
 from kedge.cli.screen import BOLD, CYAN, DIM, GREEN, YELLOW, Screen, errors, one_line, output
-from kedge.cli.selection import short
+from kedge.cli.selection import SHORT, short, telling_apart
 from kedge.cli.table import Cell, Column, Table
 from kedge.cli.times import ago, iso, many
 
@@ -23,6 +23,8 @@ ABOUT = """\
 List the sessions of this project, the one used last first, or search in what was said and done.
 Subtasks are shown below the session that they work for with --tree, else left out.
 """
+
+_PAGE = 1000
 
 
 def add(command: argparse.ArgumentParser) -> None:
@@ -66,13 +68,20 @@ async def _show(options: argparse.Namespace) -> None:
 
 
 async def _infos(engine: "Engine", options: argparse.Namespace) -> list["SessionInfo"]:
-    page = await engine.sessions.list(
-        everywhere=options.all,
-        roots=True,
-        archived=options.archived,
-        limit=options.limit,
-    )
-    infos = [session.info for session in page.sessions]
+    infos: list[SessionInfo] = []
+    cursor: str | None = None
+    while len(infos) < options.limit:
+        page = await engine.sessions.list(
+            everywhere=options.all,
+            roots=True,
+            archived=options.archived,
+            limit=min(_PAGE, options.limit - len(infos)),
+            cursor=cursor,
+        )
+        infos += [session.info for session in page.sessions]
+        cursor = page.cursor
+        if cursor is None:
+            break
     if options.tree:
         # It grows: subtasks have subtasks.
         for info in infos:
@@ -124,9 +133,10 @@ def session_table(
         *place,
     )
     now = time.time() * 1000
+    letters = telling_apart([info.id for _, info in rows])
     for depth, info in rows:
         table.add(
-            id_cell(info.id),
+            id_cell(info.id, letters),
             Cell(
                 f"{'  ' * max(0, depth - 1)}{'└ ' if depth else ''}{info.title}", piped=info.title
             ),
@@ -137,9 +147,10 @@ def session_table(
     return table
 
 
-def id_cell(id: str) -> Cell:
-    """An id: what must be typed stands out."""
-    return Cell(short(id), CYAN, piped=id)
+def id_cell(id: str, letters: int = SHORT, *, with_kind: bool = False) -> Cell:
+    """An id: so much of it as must be typed, which is with its kind if it is not a session's."""
+    kind = f"{id.partition('_')[0]}_" if with_kind else ""
+    return Cell(f"{kind}{short(id, letters)}", CYAN, piped=id)
 
 
 def changed_cell(info: "SessionInfo") -> Cell:

@@ -13,7 +13,7 @@ from kedge.cli.parser import add_json
 from kedge.cli.screen import BOLD, GREEN, YELLOW, Screen, one_line, output
 from kedge.cli.selection import add_session, find_session, short
 from kedge.cli.table import pairs
-from kedge.cli.times import ago, iso, many
+from kedge.cli.times import ago, iso, many, moment
 from kedge.cli.turns import turns_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ async def _show(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _when(screen: Screen, time: float, now: float) -> str:
+    told = f"{moment(time):%Y-%m-%d %H:%M}" if screen.is_terminal else iso(time)
+    return f"{ago(time, now)} ({told})"
+
+
 def _rows(screen: Screen, info: "SessionInfo", status: "SessionStatus") -> list[tuple[str, str]]:
     from kedge.domain.sessions import Idle
 
@@ -91,7 +96,8 @@ def _rows(screen: Screen, info: "SessionInfo", status: "SessionStatus") -> list[
         ("session", info.id),
         ("folder", one_line(info.directory)),
         ("state", state),
-        ("used", f"{ago(used.updated, now)} ({iso(used.updated)}), begun {iso(used.created)}"),
+        ("used", _when(screen, used.updated, now)),
+        ("begun", _when(screen, used.created, now)),
     ]
     if info.fork is not None:
         rows.append(("fork of", info.fork.sessionID))

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _stats(options: argparse.Namespace) -> int:
-    since = time.time() * 1000 - options.days * _DAY
+    since = max(0.0, time.time() * 1000 - options.days * _DAY)
     screen = output()
     async with look(options) as engine:
         sums = await _sums(engine, since, options)
@@ -74,7 +74,10 @@ async def _stats(options: argparse.Namespace) -> int:
         errors().line(f"nothing was asked in the last {options.days} days")
         return DONE
     numbers = ("answers", "tokens in", "cached", "out", "cost")
-    table = Table(Column(options.by, True), *(Column(name, is_number=True) for name in numbers))
+    table = Table(
+        Column(options.by, gives_way=options.by != "day"),
+        *(Column(name, is_number=True) for name in numbers),
+    )
     total = _Sum()
     for key, each in sorted(sums.items()):
         table.add(key, *_cells(each))

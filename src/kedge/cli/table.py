@@ -7,7 +7,7 @@ read it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kedge.cli.screen import DIM, Screen, cells, clip, one_line, pad
+from kedge.cli.screen import DIM, Screen, cells, clip, one_line, pad, wrap
 
 _GAP = 2
 _LEAST = 8
@@ -35,6 +35,8 @@ class Column:
     """Whether it is cut where the width does not do."""
     is_number: bool = False
     """Whether it is aligned to the right."""
+    wraps: bool = False
+    """Whether it goes on in the next line where the width does not do; the last column can."""
 
 
 class Table:
@@ -70,14 +72,20 @@ class Table:
             screen.line(indent + self._line(screen, titles, styles, widths))
         for row, texts in zip(self._rows, rows, strict=True):
             styles = [cell.style for cell in row]
+            first, *more = wrap(texts[-1][0], widths[-1]) if self._columns[-1].wraps else [""]
+            if self._columns[-1].wraps:
+                texts[-1] = (first, "")
             screen.line(indent + self._line(screen, texts, styles, widths))
+            margin = indent + " " * (sum(widths[:-1]) + _GAP * (len(widths) - 1))
+            for line in more:
+                screen.line(margin + screen.paint(line, styles[-1]))
 
     def _widths(self, rows: Sequence[Sequence[tuple[str, str]]], room: int) -> list[int]:
         widths = [
             max([cells(column.title), *(cells("".join(row[n])) for row in rows)])
             for n, column in enumerate(self._columns)
         ]
-        yielding = [n for n, column in enumerate(self._columns) if column.gives_way]
+        yielding = [n for n, column in enumerate(self._columns) if column.gives_way or column.wraps]
         excess = sum(min(width, room) for width in widths) + _GAP * (len(widths) - 1) - room
         widths = [min(width, room) for width in widths]
         while excess > 0 and yielding:

@@ -8,8 +8,9 @@ from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json
-from kedge.cli.screen import CYAN, DIM, errors, output
-from kedge.cli.selection import add_session, find_session
+from kedge.cli.screen import DIM, errors, output
+from kedge.cli.selection import add_session, find_session, telling_apart
+from kedge.cli.sessions import id_cell
 from kedge.cli.table import Cell, Column, Table
 from kedge.cli.times import ago, iso, many
 
@@ -42,10 +43,11 @@ async def _tails(options: argparse.Namespace) -> int:
     if not tails:
         errors().line("no prompt has made an undo final in this session")
     table = Table(Column("tail"), Column("messages", is_number=True), Column("removed"))
+    letters = telling_apart([tail.id for tail in tails])
     now = time.time() * 1000
     for tail in tails:
         table.add(
-            Cell(tail.id, CYAN),
+            id_cell(tail.id, letters, with_kind=True),
             Cell(many(tail.messages, "message"), piped=str(tail.messages)),
             Cell(ago(tail.time, now), DIM, iso(tail.time)),
         )

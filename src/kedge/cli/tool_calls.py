@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.patches import show_patch
-from kedge.cli.screen import BOLD, DIM, GREEN, RED, Screen, cells, clip, one_line, safe
+from kedge.cli.screen import BOLD, DIM, GREEN, RED, Screen, cells, clip, one_line, safe, wrap
 from kedge.cli.times import many
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _SUBJECTS = ("filePath", "command", "pattern", "path", "description", "url", "query", "prompt")
 """Arguments that say what a call is about, the most telling first."""
 _MOST_DIFF, _MOST_OUTPUT = 16, 8
+_LONGEST_ERROR = 600
 _INDENT = "  "
 
 
@@ -38,7 +39,7 @@ def show_call(screen: Screen, part: "ToolPart", directory: str, *, details: bool
         f"{sign} {screen.paint(name, BOLD)} {clip(about, room) if screen.is_terminal else about}"
     )
     if isinstance(state, ToolError):
-        _show_text(screen, state.error, RED)
+        _show_error(screen, state.error)
     elif details:
         _show_result(screen, part)
 
@@ -73,6 +74,16 @@ def _show_text(screen: Screen, text: str, style: str) -> None:
         room = screen.width - cells(_INDENT)
         shown = clip(line, room) if screen.is_terminal else line
         screen.line(_INDENT + screen.paint(shown, style))
+
+
+def _show_error(screen: Screen, text: str) -> None:
+    """Why a call failed: in full, but for what is very long."""
+    if not screen.is_terminal or len(text) > _LONGEST_ERROR:
+        _show_text(screen, text, RED)
+        return
+    for line in safe(text).expandtabs(4).strip("\n").split("\n"):
+        for part in wrap(line, screen.width - cells(_INDENT)):
+            screen.line(_INDENT + screen.paint(part, RED))
 
 
 _TODO_SIGNS = {

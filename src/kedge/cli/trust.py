@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kedge.cli.consent import agrees, refuse_agents
 from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DECLINED
+from kedge.cli.json_output import show_json
 from kedge.cli.location import add_place, open_place
+from kedge.cli.screen import output
 
 if TYPE_CHECKING:
     from kedge.config.files import LoadedFile
@@ -25,6 +27,7 @@ content: when the file changes, it is untrusted again.
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_place(command)
+    command.add_argument("--json", action="store_true", help="print the list as JSON")
     what = command.add_mutually_exclusive_group()
     what.add_argument("--yes", action="store_true", help="show it, but do not ask")
     what.add_argument("--list", action="store_true", help="only list all trusted files")
@@ -54,6 +57,9 @@ def run(options: argparse.Namespace) -> int:
 async def _list(options: argparse.Namespace) -> None:
     async with open_place(options) as place:
         trusted = await place.trusting.trusted()
+    if options.json:
+        show_json(output(), trusted)
+        return
     if not trusted:
         _say("no file is trusted")
     for file in trusted:

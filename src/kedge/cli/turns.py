@@ -87,7 +87,9 @@ async def find_message(session: "Session", name: str) -> str:
     """The id of the message that is meant: by the number of its turn, its id or the beginning of
     one, or `last`."""
     turns = await turns_of(session)
-    if name == "last" and turns:
+    if not turns:
+        raise CommandFailure("nothing was asked in this session yet")
+    if name == "last":
         return turns[-1].prompt.info.id
     if name.isascii() and name.isdecimal() and len(name) < _ID_DIGITS:
         if 1 <= int(name) <= len(turns):

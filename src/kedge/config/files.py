@@ -160,16 +160,16 @@ def load_files(
 
 def load_own_files(*, environ: Mapping[str, str], complain: Complain = refuse) -> list[LoadedFile]:
     """The user's own files, which apply to every directory."""
-    places: list[Place] = [Candidate(path, None) for path in own_places(environ)]
+    places: list[ConfigPlace] = [Candidate(path, None) for path in own_places(environ)]
     places += own_folders(environ)
     return list(_loaded_of(places, environ, nobody, complain))
 
 
-Place: TypeAlias = Candidate | DefinitionFolder
+ConfigPlace: TypeAlias = Candidate | DefinitionFolder
 
 
 def _loaded_of(
-    places: Iterable[Place],
+    places: Iterable[ConfigPlace],
     environ: Mapping[str, str],
     is_trusted: TrustCheck,
     complain: Complain,
@@ -235,7 +235,7 @@ def _skill_folders(environ: Mapping[str, str]) -> list[str]:
     return [".agents"] if is_off("CLAUDE_CODE", "CLAUDE_CODE_SKILLS") else [".claude", ".agents"]
 
 
-def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[Place]:
+def candidates(directory: str, worktree: str, environ: Mapping[str, str]) -> Iterator[ConfigPlace]:
     """The possible paths of files, in order of precedence."""
     own = own_places(environ)
     yield from (Candidate(path, None) for path in own)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kedge.domain.conversation import AlreadyTold, TaskLink
 from kedge.domain.errors import SessionNotFound
-from kedge.domain.messages import Answer, MessageModel
+from kedge.domain.messages import Answer, AssistantMessage, MessageModel
 from kedge.domain.parts import TextPart, ToolError, ToolPart
 from kedge.domain.sessions import NO_TOKENS, SessionInfo, TokenCount
 from kedge.domain.wire_errors import is_aborted
@@ -42,6 +42,8 @@ class TaskResult:
     text: str = ""
     """Its last words or, if it failed, the reason."""
     is_error: bool = False
+    is_cut_off: bool = False
+    """Whether it has not come to an end of its own, or is still being stopped."""
 
     def block(self, summary: str | None = None) -> str:
         """The form in which models get it."""
@@ -101,39 +103,42 @@ class BackgroundTasks:
         except SessionNotFound:
             return TaskResult(session_id, "its session was deleted", is_error=True)
         if answer is None:
-            return TaskResult(session_id, "it gave no answer", is_error=True)
+            return TaskResult(session_id, "it gave no answer", is_error=True, is_cut_off=True)
+        is_cut_off = _is_cut_off(answer.info)
         if (why := _failure(answer)) is not None:
-            return TaskResult(session_id, why, is_error=True)
+            return TaskResult(session_id, why, is_error=True, is_cut_off=is_cut_off)
         said = [part.text for part in answer.parts if isinstance(part, TextPart)]
-        return TaskResult(session_id, said[-1] if said else "")
+        return TaskResult(session_id, said[-1] if said else "", is_cut_off=is_cut_off)
 
     async def left(self) -> list[BackgroundTask]:
-        """The tasks that nothing runs any more, and those that a person stopped."""
-        runs = self._engine.runs
+        """The tasks that nothing runs any more, without those that a person stopped."""
         return [
-            task
-            for task in await self._engine.store.read(background_tasks)
-            if task.is_deferred
-            or (
-                task.session_id not in self.running
-                and (task.owner == runs.owner or not runs.is_open(task.owner, task.expired))
-            )
+            task for task in await self._engine.store.read(background_tasks) if self._is_left(task)
         ]
+
+    def _is_left(self, task: BackgroundTask) -> bool:
+        if task.is_deferred or task.session_id in self.running:
+            return False
+        runs = self._engine.runs
+        return task.owner == runs.owner or not runs.is_open(task.owner, task.expired)
 
     async def tell_left(self, session_id: str) -> None:
         """Tell the end of a task that nothing runs any more. While a revert of the parent is
         pending it waits: what is stored there would make the revert final."""
         for task in await self.left():
-            if task.session_id == session_id and not task.is_deferred:
+            if task.session_id == session_id:
                 await self._engine.runs.end_dead_run(task.parent_id)
                 parent = await self._engine.sessions.get(task.parent_id)
                 if parent.info.revert is None:
                     await self._tell([task], parent.info)
 
     async def tell_before_prompt(self, session: "Session") -> None:
-        """Tell the end of a session's tasks that nothing runs any more: a prompt follows."""
-        tasks = [task for task in await self.left() if task.parent_id == session.id]
-        await self._tell(tasks, session.info)
+        """Tell the end of a session's tasks that nothing runs any more, or that a person stopped:
+        a prompt follows."""
+        found = await self._engine.store.read(background_tasks)
+        mine = [task for task in found if task.parent_id == session.id]
+        due = [task for task in mine if task.is_deferred or self._is_left(task)]
+        await self._tell(due, session.info)
 
     async def _tell(self, tasks: Sequence[BackgroundTask], parent: SessionInfo) -> None:
         for task in tasks:
@@ -152,21 +157,12 @@ class BackgroundTasks:
                 continue
 
     async def _report(self, task: BackgroundTask) -> dict[str, Any]:
-        if task.is_deferred and await self._was_cut_off(task):
+        result = await self.result(task.session_id, task.prompt_id)
+        if task.is_deferred and result.is_cut_off:
             return TaskResult(task.session_id, _STOPPED, is_error=True).report(
                 task.title, "stopped"
             )
-        return (await self.result(task.session_id, task.prompt_id)).report(task.title)
-
-    async def _was_cut_off(self, task: BackgroundTask) -> bool:
-        """Whether a task has not come to an end of its own, or is still being stopped."""
-        try:
-            answer = await self._engine.conversations.last_answer(task.session_id, task.prompt_id)
-        except SessionNotFound:
-            return False
-        if answer is None or answer.info.time.completed is None:
-            return True
-        return answer.info.error is not None and is_aborted(answer.info.error)
+        return result.report(task.title)
 
 
 def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCount]:
@@ -177,6 +173,11 @@ def used_since(before: SessionInfo, after: SessionInfo) -> tuple[float, TokenCou
 def _totals(info: SessionInfo) -> Totals:
     own, below = totals_of(info.cost, info.tokens), info.subtasks
     return own if below is None else own + totals_of(below.cost, below.tokens)
+
+
+def _is_cut_off(info: AssistantMessage) -> bool:
+    error = info.error
+    return info.time.completed is None or (error is not None and is_aborted(error))
 
 
 def _failure(answer: Answer) -> str | None:

@@ -10,7 +10,7 @@ Both are safe beside running kedges: they use the locks that every kedge uses.
 
 import asyncio
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
@@ -85,6 +85,8 @@ class ProjectCollected:
     """What became of one project's snapshots."""
 
     project: str
+    worktree: str = ""
+    """Where the project is; empty if it is not known any more."""
     freed: int = 0
     """Bytes."""
     skipped: str = ""
@@ -112,11 +114,10 @@ async def survey_space(
         purged = await _purged(store, data)
         for root in stores_in(data):
             space = await asyncio.to_thread(_survey, root, now, chosen, progress)
-            project = await store.read(partial(find_project, root.name))
             found.append(
                 ProjectSpace(
                     project=root.name,
-                    worktree="" if project is None else project.worktree,
+                    worktree=await _worktree(store, root),
                     packs=space.packs,
                     journals=space.journals,
                     writers=space.live_writers,
@@ -152,13 +153,20 @@ async def collect_space(
     try:
         for project, id in await _purged(store, data):
             await release(data, project, id)
+        worktrees = [await _worktree(store, root) for root in roots]
     finally:
         await store.close()
     done = []
-    for n, root in enumerate(roots):
+    for n, (root, worktree) in enumerate(zip(roots, worktrees, strict=True)):
         progress("collecting", n, len(roots))
-        done.append(await asyncio.to_thread(_collect, root, now, chosen))
+        collected = await asyncio.to_thread(_collect, root, now, chosen)
+        done.append(replace(collected, worktree=worktree))
     return done
+
+
+async def _worktree(store: Store, root: Path) -> str:
+    project = await store.read(partial(find_project, root.name))
+    return "" if project is None else project.worktree
 
 
 async def _purged(store: Store, data: Path) -> list[tuple[str, str]]:

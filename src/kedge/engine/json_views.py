@@ -148,11 +148,13 @@ async def message_texts(
     if isinstance(found, MessageTexts):
         engine.pages.keep(key, head, found)
         return found
-    filled = await _filled(engine, session_id, found.messages)
+    changed = any(_is_changed_prompt(each.info) for each in found.messages)
+    filled = await _filled(engine, session_id, found.messages) if changed else found.messages
     older = found.older.text(session_id) if found.older else None
     texts = MessageTexts(_joined(filled), older)
-    # Not cached with patches: these depend on more than the events of the session.
-    if filled == found.messages:
+    # Not cached where patches belong, even if none could be read: these depend on more than the
+    # events of the session.
+    if not changed:
         engine.pages.keep(key, head, texts)
     return texts
 

@@ -3,18 +3,18 @@ import assert from "node:assert/strict"
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { check, ok, textOf, toolsOf } from "./checks.mjs"
-import { Ears } from "./ears.mjs"
+import { EventRecorder } from "./event_recorder.mjs"
 import { saying } from "./turns.mjs"
 
 export async function asks(api, { directory }) {
   const session = await ok(api.create({ title: "Asks" }))
-  const ears = await Ears.open(api.events)
+  const recorder = await EventRecorder.open(api.events)
 
   // Sends a prompt that asks something; gives the question, and the answer when it is there.
   async function asking(prompt, type) {
-    const from = ears.events.length
+    const from = recorder.events.length
     const answer = ok(api.prompt(session.id, saying(prompt)))
-    return { asked: (await ears.of(type, session.id, from)).properties, answer }
+    return { asked: (await recorder.of(type, session.id, from)).properties, answer }
   }
 
   await check("what is allowed once is done once", async () => {
@@ -37,7 +37,7 @@ export async function asks(api, { directory }) {
   })
 
   if (api.reply) await asksOfTheSecondEntryPoint(api, session, asking, directory)
-  ears.close()
+  recorder.close()
 }
 
 async function asksOfTheSecondEntryPoint(api, session, asking, directory) {

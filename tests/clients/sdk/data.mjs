@@ -2,7 +2,7 @@
 import assert from "node:assert/strict"
 import { createServer } from "node:http"
 import { check, ok, refused, textOf, toolsOf } from "./checks.mjs"
-import { Ears } from "./ears.mjs"
+import { EventRecorder } from "./event_recorder.mjs"
 import { saying } from "./turns.mjs"
 
 const schema = {
@@ -18,7 +18,7 @@ export async function data(api, { isKedge }) {
   // The real server has no model that follows commands like these.
   if (!isKedge) return
   const session = await ok(api.create({ title: "Data" }))
-  const ears = await Ears.open(api.events)
+  const recorder = await EventRecorder.open(api.events)
 
   await check("an answer is data that fits the schema", async () => {
     const script = 'read README.md\nstructured {"name": "README.md", "size": 42}'
@@ -37,7 +37,7 @@ export async function data(api, { isKedge }) {
     )
     const [prompt] = await ok(api.messages(session.id))
     assert.deepEqual(prompt.info.format, { type: "json_schema", schema })
-    const told = await ears.until(
+    const told = await recorder.until(
       ({ type, properties }) => type === "message.updated" && properties.info.structured,
     )
     assert.equal(told.properties.info.structured.size, 42)
@@ -55,7 +55,7 @@ export async function data(api, { isKedge }) {
     assert.equal(info.error.name, "StructuredOutputError")
     assert.equal(info.error.data.retries, 1)
     assert.match(info.error.data.message, /^Model did not produce structured output/)
-    const told = await ears.of("session.error", session.id)
+    const told = await recorder.of("session.error", session.id)
     assert.equal(told.properties.error.name, "StructuredOutputError")
   })
 
@@ -88,16 +88,16 @@ export async function data(api, { isKedge }) {
   })
   pages.close()
 
-  if (api.answer) await handsOver(api, ears)
-  ears.close()
+  if (api.answer) await handsOver(api, recorder)
+  recorder.close()
 }
 
-async function handsOver(api, ears) {
+async function handsOver(api, recorder) {
   await check("a plan is handed over to the build agent", async () => {
     const session = await ok(api.create({ title: "Plan" }))
     const script = saying("say First this, then that.\nplan_exit")
     const answer = ok(api.prompt(session.id, { agent: "plan", ...script }))
-    const { properties } = await ears.of("question.asked", session.id)
+    const { properties } = await recorder.of("question.asked", session.id)
     assert.equal(properties.questions[0].header, "Build Agent")
     assert.equal(await ok(api.answer(properties.id, [["Yes"]])), true)
     assert.equal((await answer).info.agent, "build")

@@ -9,6 +9,7 @@ import { mistakes } from "./mistakes.mjs"
 import { sessions } from "./sessions.mjs"
 import { settings } from "./settings.mjs"
 import { streams } from "./streams.mjs"
+import { tasks } from "./tasks.mjs"
 import { turns } from "./turns.mjs"
 
 const [entry, url, directory, server, patience] = process.argv.slice(2)
@@ -17,7 +18,7 @@ const { connect } = await import(`./${entry}.mjs`)
 const api = connect(url, directory)
 const at = { url, directory, connect, isKedge: server === "kedge" }
 
-for (const chapter of [settings, sessions, turns, edits, asks, data, mistakes, streams]) {
+for (const chapter of [settings, sessions, turns, edits, asks, tasks, data, mistakes, streams]) {
   await chapter(api, at)
 }
 tell()

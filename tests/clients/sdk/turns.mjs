@@ -3,7 +3,7 @@ import assert from "node:assert/strict"
 import { readFile } from "node:fs/promises"
 import { join } from "node:path"
 import { check, ok, refused, textOf, toolsOf } from "./checks.mjs"
-import { Ears } from "./ears.mjs"
+import { EventRecorder } from "./event_recorder.mjs"
 
 export const saying = (text) => ({ parts: [{ type: "text", text }] })
 
@@ -50,23 +50,23 @@ export async function turns(api, { directory, isKedge }) {
   })
 
   await check("a prompt in the background is busy until it is aborted", async () => {
-    const ears = await Ears.open(api.events)
+    const recorder = await EventRecorder.open(api.events)
     const slow = await ok(api.create({ title: "Slow" }))
     await ok(api.promptAsync(slow.id, saying("slow 2 300s say A very long story.")))
-    await ears.of("message.part.delta", slow.id)
+    await recorder.of("message.part.delta", slow.id)
     assert.deepEqual((await ok(api.status()))[slow.id], { type: "busy" })
     const [{ info }] = await ok(api.messages(slow.id))
     const busy = await refused(409, api.revert(slow.id, { messageID: info.id }))
     assert.equal(busy._tag, "SessionBusyError")
     assert.equal(await ok(api.abort(slow.id)), true)
-    await ears.of("session.idle", slow.id)
-    await ears.until(
+    await recorder.of("session.idle", slow.id)
+    await recorder.until(
       ({ type, properties }) => type === "message.updated" && properties.info.error,
     )
     const answer = (await ok(api.messages(slow.id))).at(-1)
     assert.equal(answer.info.error.name, "MessageAbortedError")
     assert.equal((await ok(api.status()))[slow.id], undefined)
-    ears.close()
+    recorder.close()
   })
 
   await check("a person's own command is part of the session", async () => {
@@ -81,12 +81,12 @@ export async function turns(api, { directory, isKedge }) {
   })
 
   await check("a conversation can be made shorter", async () => {
-    const ears = await Ears.open(api.events)
+    const recorder = await EventRecorder.open(api.events)
     const long = await ok(api.create({ title: "Long" }))
     const { info } = await ok(api.prompt(long.id, saying("say A long story.")))
     const { providerID, modelID } = info
     assert.equal(await ok(api.summarize(long.id, { providerID, modelID })), true)
-    await ears.of("session.compacted", long.id)
+    await recorder.of("session.compacted", long.id)
     const [asked, summary] = (await ok(api.messages(long.id))).slice(-2)
     assert.deepEqual(asked.parts.map(({ type, auto }) => [type, auto]), [["compaction", false]])
     assert.equal(summary.info.summary, true)
@@ -94,7 +94,7 @@ export async function turns(api, { directory, isKedge }) {
     assert.match(textOf(summary), /## Objective/)
     assert.equal(textOf(await ok(api.prompt(long.id, saying("say Shorter.")))), "Shorter.")
     assert.equal((await ok(api.messages(long.id))).length, 6)
-    ears.close()
+    recorder.close()
   })
 
   if (!isKedge) return

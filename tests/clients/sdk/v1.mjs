@@ -45,6 +45,8 @@ export function connect(url, directory) {
     promptAsync: (id, body) => session.promptAsync({ path: { id }, body }),
     fork: (id, body) => session.fork({ path: { id }, body }),
     abort: (id) => session.abort({ path: { id } }),
+    command: (id, body) => session.command({ path: { id }, body }),
+    init: (id, body) => session.init({ path: { id }, body }),
     shell: (id, body) => session.shell({ path: { id }, body }),
     summarize: (id, body) => session.summarize({ path: { id }, body }),
     revert: (id, body) => session.revert({ path: { id }, body }),

@@ -54,6 +54,8 @@ export function connect(url, directory) {
     fork: (sessionID, body) => session.fork({ sessionID, ...body }),
     abort: (sessionID) => session.abort({ sessionID }),
     summarize: (sessionID, body) => session.summarize({ sessionID, ...body }),
+    command: (sessionID, body) => session.command({ sessionID, ...body }),
+    init: (sessionID, body) => session.init({ sessionID, ...body }),
     shell: (sessionID, body) => session.shell({ sessionID, ...body }),
     revert: (sessionID, body) => session.revert({ sessionID, ...body }),
     unrevert: (sessionID) => session.unrevert({ sessionID }),

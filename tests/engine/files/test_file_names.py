@@ -11,6 +11,7 @@ from kedge.engine.files import file_names
 from kedge.engine.files.file_names import FileNames
 from kedge.engine.files.find import Kind, find_files
 from tests.engine.files.test_find import put
+from tests.engine.repositories import git, repository
 from tests.snapshot.test_worktree_seed import wait_for_the_next_tick
 
 FILES: tuple[Kind, ...] = ("file",)
@@ -140,6 +141,22 @@ async def test_a_folder_of_a_repository(names: Names) -> None:
     assert await below.is_kept()
     (names.root / ".gitignore").write_text("/build\n")
     assert await below.now() == {"b.txt", "deep/c.txt", "x.log", "logs/y.log", "logs/y.txt"}
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+async def test_the_rules_of_a_repository_in_it(names: Names, is_linked: bool) -> None:
+    """Its `info/exclude` counts below it, wherever that is."""
+    inner = home = names.root / "inner"
+    if is_linked:
+        home = names.root.parent / "home"
+    repository(home)
+    if is_linked:
+        git(home, "worktree", "add", "--quiet", "--detach", str(inner))
+    put(inner, "n.txt")
+    assert await names.is_kept()
+    assert await names.now() == NAMES | {"inner/n.txt"}
+    exclude(home)
+    assert await names.now() == NAMES
 
 
 async def test_memory_is_bounded(

@@ -367,6 +367,62 @@ def test_the_beginning_of_a_branch_in_a_shallow_clone(tmp_path: Path) -> None:
     assert seen(patches(str(clone), "branch", 3)) == {"new": ("added", 1, 0, None)}
 
 
+CRLF = "one\r\ntwo\r\nthree\r\n"
+
+
+def rewrite(folder: Path) -> None:
+    """Change one line, as an editor that keeps line ends."""
+    (folder / "a.txt").write_bytes(CRLF.replace("two", "2").encode())
+
+
+def link_to_file(folder: Path) -> None:
+    """Do what git does where there are no links."""
+    (folder / "link").unlink()
+    put(folder, link="a.txt")
+
+
+@pytest.mark.parametrize(
+    ("setting", "rules", "change"),
+    [
+        ("core.autocrlf=true", "", rewrite),
+        ("core.autocrlf=input", "", rewrite),
+        ("core.autocrlf=true", "", lambda folder: os.utime(folder / "a.txt")),
+        ("core.eol=crlf", "*.txt text\n", rewrite),
+        ("core.eol=lf", "*.txt eol=crlf\n", rewrite),
+        ("core.eol=lf", "*.txt text working-tree-encoding=LATIN1\n", rewrite),
+        ("core.eol=lf", "*.txt binary\n", rewrite),
+        ("core.fileMode=false", "", lambda folder: (folder / "a.txt").chmod(0o755)),
+        ("core.fileMode", "", lambda folder: (folder / "a.txt").chmod(0o755)),
+        ("core.symlinks=false", "", link_to_file),
+        ("core.ignoreCase=true", "", lambda folder: put(folder, IGNORED="x")),
+        ("core.attributesFile=../own", "", rewrite),
+    ],
+)
+def test_settings_by_which_git_compares(
+    tmp_path: Path, setting: str, rules: str, change: Callable[[Path], object]
+) -> None:
+    """Line ends, permissions, links and letters, from settings and attributes of any place."""
+    folder = tmp_path / "r"
+    repository(folder, 0)
+    (tmp_path / "own").write_text("*.txt text\n")
+    name, _, value = setting.partition("=")
+    git(folder, "config", name, value.replace("..", str(tmp_path)))
+    (folder / ".git/info/attributes").parent.mkdir(exist_ok=True)
+    (folder / ".git/info/attributes").write_text(rules)
+    put(folder, **{".gitignore": "ignored\n"})
+    (folder / "a.txt").write_bytes(CRLF.encode())
+    (folder / "link").symlink_to("a.txt")
+    commit_all(folder)
+    git(folder, "checkout-index", "--force", "--all")
+    change(folder)
+    expected = {}
+    for line in git(folder, "diff", "--numstat", "HEAD").splitlines():
+        added, deleted, file = line.split("\t")
+        counts = (0, 0) if added == "-" else (int(added), int(deleted))
+        expected[file] = ("modified", *counts, None)
+    assert seen(changes(str(folder))) == expected
+
+
 def test_the_copy_of_an_index_is_as_old(tmp_path: Path) -> None:
     """By its age git knows which files it has to read, as their stat data do not tell."""
     repository(tmp_path)

@@ -97,7 +97,7 @@ async def test_pieces_add_up(thought: str, said: str) -> None:
 
 def test_slowly() -> None:
     """A text comes in as many pieces as wanted, with a pause between each two of them."""
-    acts = list(acts_of(request("slow 4 20ms say abcdefgh")))
+    acts = list(acts_of(request("slow 4 20ms say abcdefgh"), given=0))
     pieces = [each.text if isinstance(each, TextDelta) else each for each in acts[1:-2]]
     pause = Pause(0.02)
     assert pieces == ["ab", pause, "cd", pause, "ef", pause, "gh"]
@@ -105,7 +105,7 @@ def test_slowly() -> None:
 
 def test_slow_calls_and_waiting() -> None:
     """Time can pass before the first event, and between the beginning of a call and its end."""
-    acts = list(acts_of(request("wait 1s\nslow 2 5ms bash ls")))
+    acts = list(acts_of(request("wait 1s\nslow 2 5ms bash ls"), given=0))
     assert acts[0] == Pause(1)
     assert isinstance(acts[1], ToolStarted)
     assert acts[2:4] == [Pause(0.005)] * 2
@@ -114,7 +114,7 @@ def test_slow_calls_and_waiting() -> None:
 
 def test_fewer_characters_than_pieces() -> None:
     """No piece is empty."""
-    acts = list(acts_of(request("slow 100 0ms say abc")))
+    acts = list(acts_of(request("slow 100 0ms say abc"), given=0))
     assert [each.text for each in acts if isinstance(each, TextDelta)] == ["a", "b", "c"]
 
 

@@ -7,8 +7,8 @@ backup: what has its name and a manifest is whole.
 import hashlib
 import os
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -69,6 +69,9 @@ class Sink(Protocol):
     def finish(self) -> None:
         """Have everything on the disk."""
 
+    def close(self) -> None:
+        """Write no more, whether it is finished or not."""
+
 
 class FolderSink:
     """A folder that is being filled."""
@@ -90,6 +93,9 @@ class FolderSink:
     def finish(self) -> None:
         sync_folder(self._root)
 
+    def close(self) -> None:
+        pass
+
 
 class TarSink:
     """A tar file that is being written."""
@@ -107,19 +113,25 @@ class TarSink:
         self._tar.close()
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._file.close()
+
+    def close(self) -> None:
+        with suppress(OSError):  # what is buffered has no room on a full disk
+            self._file.close()
 
 
 class Hashing:
     """So many bytes of a file, hashed while they are read."""
 
-    def __init__(self, file: Readable, size: int) -> None:
+    def __init__(self, file: Readable, size: int, check: Callable[[], None]) -> None:
+        """`check` is called before each piece is read."""
+        self._check = check
         self._file = file
         self._left = size
         self._digest = hashlib.sha256()
 
     def read(self, length: int = -1) -> bytes:
         """The next bytes."""
+        self._check()
         wanted = self._left if length < 0 else min(length, self._left)
         piece = self._file.read(wanted)
         if wanted and not piece:

@@ -4,19 +4,19 @@ Rows are copied first, as they are at one moment. Contents are stored before the
 them, so all that these rows need is there when the contents are copied.
 """
 
-import asyncio
-import functools
 import io
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from kedge._async import in_stoppable_thread
 from kedge._version import __version__
 from kedge.domain.clock import Clock, SystemClock
 from kedge.domain.errors import BackupRefused
@@ -76,7 +76,7 @@ async def create_backup(
         created=(clock or SystemClock()).now(),
         progress=progress,
     )
-    return await asyncio.to_thread(work.create, place)
+    return await in_stoppable_thread(partial(work.create, place))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,13 +89,13 @@ class _Creating:
     created: int
     progress: Progress
 
-    def create(self, target: Path) -> Manifest:
-        """Make it under another name, then give it its own."""
+    def create(self, target: Path, check: Callable[[], None]) -> Manifest:
+        """Make it under another name, then give it its own. `check` raises if it is to stop."""
         unfinished = target.with_name(f"{target.name}.partial-{secrets.token_hex(4)}")
         sink: Sink = TarSink(unfinished) if target.suffix == TAR else FolderSink(unfinished)
         rows = unfinished.with_name(f"{unfinished.name}.rows")
         try:
-            files = list(self._files(sink, rows))
+            files = list(self._files(sink, rows, check))
             manifest = Manifest(
                 format=FORMAT,
                 kedge=__version__,
@@ -111,6 +111,7 @@ class _Creating:
             unfinished.rename(target)
             sync_folder(target.parent)
         finally:
+            sink.close()
             rows.unlink(missing_ok=True)
             if unfinished.is_dir():
                 shutil.rmtree(unfinished, ignore_errors=True)
@@ -118,44 +119,51 @@ class _Creating:
                 unfinished.unlink(missing_ok=True)
         return manifest
 
-    def _files(self, sink: Sink, rows: Path) -> Iterator[BackedUpFile]:
+    def _files(self, sink: Sink, rows: Path, check: Callable[[], None]) -> Iterator[BackedUpFile]:
+        def tell(done: int, total: int) -> None:
+            check()
+            self.progress("rows", done, total)
+
         with ExitStack() as stack:
             views = [stack.enter_context(_held(root)) for root in stores_in(self.data)]
             if self.database is not None:
                 from kedge.store.sqlite.copy import copy_file
 
-                copy_file(self.database, rows, functools.partial(self.progress, "rows"))
-                yield from self._add(sink, CopiedFile(rows, rows.stat().st_size), DATABASE)
+                copy_file(self.database, rows, tell)
+                yield from self._add(sink, CopiedFile(rows, rows.stat().st_size), DATABASE, check)
                 rows.unlink()
             known = {view.layout.root for view in views}
             # Stores of projects that are new since: nothing in them is old enough to be collected.
             late = [StoreView(root) for root in stores_in(self.data) if root not in known]
             for view in (*views, *late):
-                yield from self._store(sink, view)
-            yield from self._outputs(sink)
+                yield from self._store(sink, view, check)
+            yield from self._outputs(sink, check)
 
-    def _store(self, sink: Sink, view: StoreView) -> Iterator[BackedUpFile]:
+    def _store(
+        self, sink: Sink, view: StoreView, check: Callable[[], None]
+    ) -> Iterator[BackedUpFile]:
         total = sum(each.stat().st_size for each in view.layout.packs.glob("*.pack"))
         done = 0
         for each in files_to_copy(view):
-            yield from self._add(sink, each, str(each.path.relative_to(self.data)))
+            yield from self._add(sink, each, str(each.path.relative_to(self.data)), check)
             done += each.size
             self.progress(f"snapshots of {view.layout.root.name[:12]}", done, max(total, done))
 
-    def _outputs(self, sink: Sink) -> Iterator[BackedUpFile]:
+    def _outputs(self, sink: Sink, check: Callable[[], None]) -> Iterator[BackedUpFile]:
         for path in sorted((self.data / OUTPUTS).glob("*/*")):
             if path.is_file() and not path.is_symlink():
-                yield from self._add(
-                    sink, CopiedFile(path, path.stat().st_size), str(path.relative_to(self.data))
-                )
+                copied = CopiedFile(path, path.stat().st_size)
+                yield from self._add(sink, copied, str(path.relative_to(self.data)), check)
 
-    def _add(self, sink: Sink, file: CopiedFile, name: str) -> Iterator[BackedUpFile]:
+    def _add(
+        self, sink: Sink, file: CopiedFile, name: str, check: Callable[[], None]
+    ) -> Iterator[BackedUpFile]:
         try:
             opened = file.path.open("rb")
         except FileNotFoundError:
             return  # a journal was sealed, or an output removed: what it held is elsewhere, or old
         with opened:
-            hashing = Hashing(opened, file.size)
+            hashing = Hashing(opened, file.size, check)
             sink.add(name, hashing, file.size)
         yield BackedUpFile(path=name, size=file.size, sha256=hashing.sha256)
 

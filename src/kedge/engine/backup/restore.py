@@ -10,10 +10,12 @@ import hashlib
 import os
 import secrets
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from kedge._async import in_stoppable_thread
 from kedge.domain.clock import Clock, SystemClock
 from kedge.domain.errors import BackupRefused
 from kedge.domain.ids import IdMaker
@@ -71,7 +73,7 @@ async def restore_backup(
     staged = data.with_name(f".{data.name}.restoring-{secrets.token_hex(4)}")
     try:
         with not_whole(place):
-            manifest = await asyncio.to_thread(_unpack, place, staged, progress)
+            manifest = await in_stoppable_thread(partial(_unpack, place, staged, progress))
         address = str(staged / DATABASE) if manifest.has_rows else _server(database)
         ended = await _settle(address, staged, now)
         await asyncio.to_thread(_put_in_place, staged, data)
@@ -100,8 +102,8 @@ def _server(database: str | os.PathLike[str] | None) -> str:
     return address
 
 
-def _unpack(place: Path, staged: Path, progress: Progress) -> Manifest:
-    """Copy a backup, and compare it with its manifest."""
+def _unpack(place: Path, staged: Path, progress: Progress, check: Callable[[], None]) -> Manifest:
+    """Copy a backup, and compare it with its manifest. `check` raises if it is to stop."""
     manifest = read_manifest(place)
     listed = {each.path: each for each in manifest.files}
     make_folder(staged)
@@ -109,7 +111,7 @@ def _unpack(place: Path, staged: Path, progress: Progress) -> Manifest:
     for name, file in members(place):
         if name == MANIFEST:
             continue
-        found = _copied(file, name, staged, place)
+        found = _copied(file, name, staged, place, check)
         if listed.pop(name, None) != found:
             raise BackupRefused(f"{place} is damaged: {name} is not what was backed up")
         done += found.size
@@ -121,7 +123,9 @@ def _unpack(place: Path, staged: Path, progress: Progress) -> Manifest:
     return manifest
 
 
-def _copied(file: Readable, name: str, staged: Path, place: Path) -> BackedUpFile:
+def _copied(
+    file: Readable, name: str, staged: Path, place: Path, check: Callable[[], None]
+) -> BackedUpFile:
     parts = PurePosixPath(name).parts
     if ".." in parts or parts[0] not in (DATABASE, _SNAPSHOTS, OUTPUTS) or name.startswith("/"):
         raise BackupRefused(f"{place} is no backup of kedge: it has a file {name}")
@@ -130,6 +134,7 @@ def _copied(file: Readable, name: str, staged: Path, place: Path) -> BackedUpFil
     digest, size = hashlib.sha256(), 0
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         while piece := file.read(_PIECE):
+            check()
             out.write(piece)
             digest.update(piece)
             size += len(piece)

@@ -9,14 +9,14 @@ another machine's clock, below folders that cannot all be known.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from time import time_ns
 
 from kedge.engine.worktrees import find_worktree
 from kedge.snapshot.ignore.folders import Ignore
 from kedge.snapshot.repository.config import read_config
-from kedge.snapshot.repository.discover import Repository
+from kedge.snapshot.repository.discover import Repository, find_repository
 from kedge.snapshot.repository.signatures import (
     LARGEST_RULES,
     Signature,
@@ -155,6 +155,19 @@ def _read(path: bytes | None) -> bytes:
     return (read_small(path, LARGEST_RULES) or b"") if path is not None else b""
 
 
+def _excludes_files(root: bytes) -> Iterator[bytes]:
+    """The repository's own file of rules, and the files that say where it is."""
+    git = root + b"/" + _GIT
+    yield git + b"/info/exclude"
+    if os.path.isdir(git):
+        return
+    # A worktree of a repository that is elsewhere.
+    yield git
+    if (repository := find_repository(root)) is not None:
+        yield repository.git_folder + b"/commondir"
+        yield repository.excludes_file
+
+
 class _Walk:
     """Looks into every folder in which a name may come that would be listed."""
 
@@ -188,6 +201,8 @@ class _Walk:
                     folders.append(entry.name)
         if not names.isdisjoint(_OTHER_RULES):
             raise _Unknowable
+        if _GIT in names:
+            self._seen |= {file: signature(file) for file in _excludes_files(path)}
         ignore = self._rules_in(path, names, above, rules)
         for name in folders:
             below = name if not relative else relative + b"/" + name
@@ -208,6 +223,7 @@ class _Walk:
         if above is None:
             return Ignore.at_root(excludes_file=rules[0], info_exclude=rules[1], own=own)
         if _GIT in names:
-            # Another repository: of its rules, those that are in its files.
+            # Another repository: of its rules, those that are in its files. The others can only
+            # ignore more, so that more is looked at than needs be.
             return Ignore.at_root(own=own)
         return above.below(os.path.basename(path), own)

@@ -1,9 +1,10 @@
 """Runs git on a user's repository without running its code and without writing into it.
 
-git works in a folder of kedge's own, which borrows the repository's index and objects and nothing
-else. So what the repository configures (hooks, filters, a file system monitor, diff programs,
-remotes that have missing objects) never runs, and what git writes is removed with the folder. All
-calls share one deadline, and each answer has a size limit.
+git works in a folder of kedge's own. That borrows the repository's index and objects, and has
+copies of its rules and of the settings by which files are compared; nothing else. So what the
+repository configures (hooks, filters, a file system monitor, diff programs, remotes that have
+missing objects) never runs, and what git writes is removed with the folder. All calls share one
+deadline, and each answer has a size limit.
 """
 
 import glob
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 from kedge.domain.errors import OperatorError
 from kedge.engine.worktrees import find_worktree
-from kedge.snapshot.repository.config import read_config
+from kedge.snapshot.repository.config import GitConfig, read_config
 from kedge.snapshot.repository.discover import Repository
 from kedge.snapshot.repository.git_cli import Heard, hear_git, without_configuration
 from kedge.snapshot.repository.head import read_head
@@ -132,7 +133,7 @@ def private_git(directory: str, patience: float) -> Iterator[PrivateGit | None]:
     with tempfile.TemporaryDirectory(prefix="kedge-") as folder:
         config = read_config(repository)
         head = read_head(repository).commit
-        _furnish(folder, repository, config.object_format, config.excludes_file, head)
+        _furnish(folder, repository, config, head)
         empty_tree = _EMPTY_TREES.get(config.object_format, "")
         yield PrivateGit(
             repository=repository,
@@ -154,28 +155,27 @@ def _check_rules(root: str) -> None:
                 raise OperatorError(f"{path} is not a regular file: remove it and try again")
 
 
-def _furnish(
-    folder: str,
-    repository: Repository,
-    object_format: str,
-    excludes_file: bytes | None,
-    head: str | None,
-) -> None:
+def _furnish(folder: str, repository: Repository, user: GitConfig, head: str | None) -> None:
     for name in ("refs", "objects", "info"):
         os.makedirs(os.path.join(folder, name))
-    own_excludes = os.path.join(folder, "excludes")
+    own_excludes, own_attributes = (
+        _quoted(os.fsencode(os.path.join(folder, name))) for name in ("excludes", "attributes")
+    )
     config = ["[core]", "repositoryformatversion = 1", "bare = false", "quotePath = false"]
     # So that git compares a file that is there although the sparse checkout leaves it out.
     config.append("sparseCheckout = true")
-    config.append(f"excludesFile = {_quoted(os.fsencode(own_excludes))}")
+    config += [f"excludesFile = {own_excludes}", f"attributesFile = {own_attributes}"]
+    config += user.comparing
     config.append(f"bigFileThreshold = {LARGEST_TEXT}")
-    config += ["[extensions]", f"objectFormat = {object_format}"]
+    config += ["[extensions]", f"objectFormat = {user.object_format}"]
     files = {
         "HEAD": os.fsencode(head or "ref: refs/heads/none") + b"\n",
         "config": os.fsencode("\n".join(config)) + b"\n",
         # Copied, as a repository can name a pipe here, on which git would block.
-        "excludes": read_small(excludes_file or b"", LARGEST_RULES) or b"",
-        "info/exclude": read_small(repository.excludes_file, LARGEST_RULES) or b"",
+        "excludes": _rules(user.excludes_file),
+        "attributes": _rules(user.attributes_file),
+        "info/exclude": _rules(repository.excludes_file),
+        "info/attributes": _rules(repository.attributes_file),
     }
     # Without it git would look for commits that were never fetched.
     if shallow := read_small(repository.common_folder + b"/shallow", _LARGEST_SHALLOW):
@@ -184,6 +184,10 @@ def _furnish(
         with open(os.path.join(folder, name), "wb") as file:
             file.write(content)
     _copy_indexes(repository, os.fsencode(folder))
+
+
+def _rules(path: bytes | None) -> bytes:
+    return read_small(path or b"", LARGEST_RULES) or b""
 
 
 def _copy_indexes(repository: Repository, folder: bytes) -> None:

@@ -183,10 +183,10 @@ class OfflineModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[ModelEvent]]:
         """Answer a request."""
         limit = self.info.limit.input or self.info.limit.context
-        given = _count(request, 0, 0).input
+        given = tokens_of(request)
         if limit and given > limit:
             raise ModelFailure(wire_errors.context_overflow(TOO_LONG.format(given, limit)))
-        async with aclosing(_streamed(request)) as events:
+        async with aclosing(_streamed(request, given)) as events:
             yield events
 
 
@@ -200,8 +200,8 @@ class Pause:
 Act: TypeAlias = ModelEvent | Pause
 
 
-async def _streamed(request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-    for act in acts_of(request):
+async def _streamed(request: ModelRequest, given: int) -> AsyncGenerator[ModelEvent]:
+    for act in acts_of(request, given):
         if isinstance(act, Pause):
             await asyncio.sleep(act.seconds)
         else:
@@ -209,8 +209,8 @@ async def _streamed(request: ModelRequest) -> AsyncGenerator[ModelEvent]:
             await asyncio.sleep(0)
 
 
-def acts_of(request: ModelRequest) -> Iterator[Act]:
-    """The events of the answer to a request, with the pauses between them."""
+def acts_of(request: ModelRequest, given: int) -> Iterator[Act]:
+    """The events of the answer to a request of so many tokens, with the pauses between them."""
     answer = _Answer(request)
     said = thought = 0
     for act in answer.acts():
@@ -220,7 +220,7 @@ def acts_of(request: ModelRequest) -> Iterator[Act]:
             case ReasoningDelta(text=text):
                 thought += len(text)
         yield act
-    yield Finished(reason=answer.reason, tokens=_count(request, said, thought), cost=0.0)
+    yield Finished(reason=answer.reason, tokens=_count(given, said, thought), cost=0.0)
 
 
 class _Answer:
@@ -351,18 +351,27 @@ def _paced(length: int, pace: c.Pace | None, size: int) -> Iterator[slice | Paus
         yield slice(n * length // count, (n + 1) * length // count)
 
 
-def _count(request: ModelRequest, said: int, thought: int) -> TokenCount:
-    given = sum(len(text) for text in request.system)
-    given += sum(len(tool.name) + len(tool.description) for tool in request.tools)
-    given += sum(_length(item) for turn in request.turns for item in turn.content)
-    input, output, reasoning = (-(-n // _CHARACTERS_A_TOKEN) for n in (given, said, thought))
+def _count(given: int, said: int, thought: int) -> TokenCount:
+    output, reasoning = _tokens(said), _tokens(thought)
     return TokenCount(
-        input=input,
+        input=given,
         output=output,
         reasoning=reasoning,
         cache=CacheCount(read=0, write=0),
-        total=input + output + reasoning,
+        total=given + output + reasoning,
     )
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _CHARACTERS_A_TOKEN)
+
+
+def tokens_of(request: ModelRequest) -> int:
+    """How many tokens a request has."""
+    given = sum(len(text) for text in request.system)
+    given += sum(len(tool.name) + len(tool.description) for tool in request.tools)
+    given += sum(_length(item) for turn in request.turns for item in turn.content)
+    return _tokens(given)
 
 
 def _length(item: Text | Media | Reasoning | ToolUse | ToolResult) -> int:

@@ -99,13 +99,10 @@ class _Progress:
     def __init__(self, request: ModelRequest) -> None:
         self._turns = request.turns
         self._must_call = request.tool_choice == "required"
-        self.is_marked = any(
-            isinstance(item, Text) and item.is_prompt
-            for turn in request.turns
-            if isinstance(turn, UserTurn)
-            for item in turn.content
-        )
-        self._start = self._first_turn()
+        marked = (n for n, turn in enumerate(self._turns) if _has_prompt(turn))
+        first_marked = next(marked, None)
+        self.is_marked = first_marked is not None
+        self._start = self._first_turn() if first_marked is None else first_marked
         self._is_first = not any(
             isinstance(turn, AssistantTurn) for turn in self._turns[: self._start]
         )
@@ -118,9 +115,7 @@ class _Progress:
         self._left = 0
 
     def _first_turn(self) -> int:
-        """The position at which the turns to answer begin."""
-        if self.is_marked:
-            return next(n for n, turn in enumerate(self._turns) if _has_prompt(turn))
+        """The position at which the turns to answer begin, if none is marked."""
         answers = (
             n
             for n in range(len(self._turns) - 1, -1, -1)

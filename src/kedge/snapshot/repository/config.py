@@ -7,7 +7,7 @@ configured is executed.
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -34,6 +34,9 @@ class GitConfig:
     converts: bool = True
     """Whether git may convert a file to other bytes of the same length, despite its attributes."""
     ignore_case: bool = False
+    comparing: tuple[str, ...] = ()
+    """The settings by which git tells whether a file differs from its object, as lines for the
+    section `core`. None of them runs a program."""
     object_format: str = "sha1"
     origins: tuple[tuple[bytes, Signature | None], ...] = ()
     """The files that were read, or would be if they existed, with their signatures."""
@@ -77,6 +80,7 @@ def read_config(repository: Repository | None) -> GitConfig:
         # matter: see `kedge.snapshot.ignore.attributes`.
         converts=not understood or b"attr.tree" in last,
         ignore_case=_is_true(last.get(b"core.ignorecase")),
+        comparing=tuple(_comparing(last)),
         object_format=_object_format(last.get(b"extensions.objectformat")),
         origins=tuple(known.items()),
         settled=all(is_settled(seen, started) for seen in known.values()),
@@ -191,6 +195,22 @@ def _is_false(setting: _Setting | None) -> bool:
 
 def _is_true(setting: _Setting | None) -> bool:
     return not _is_false(setting)
+
+
+_SWITCHES = ("fileMode", "symlinks", "ignoreCase", "precomposeUnicode", "autocrlf")
+_WORDS = {"autocrlf": (b"input",), "eol": (b"lf", b"crlf", b"native")}
+
+
+def _comparing(settings: Mapping[bytes, _Setting]) -> Iterator[str]:
+    for name in (*_SWITCHES, "eol"):
+        setting = settings.get(b"core." + name.lower().encode())
+        if setting is None:
+            continue
+        word = (setting.value or b"").lower()
+        if word in _WORDS.get(name, ()):
+            yield f"{name} = {word.decode()}"
+        elif name in _SWITCHES:
+            yield f"{name} = {str(_is_true(setting)).lower()}"
 
 
 def _object_format(setting: _Setting | None) -> str:

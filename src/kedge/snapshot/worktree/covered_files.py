@@ -14,7 +14,7 @@ from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import Content, ReadFailure, Stamp, read_file
 from kedge.snapshot.worktree.entries import File, FolderEntry, doubted
 
-Place = tuple[FolderEntry, bytes]
+NameInFolder = tuple[FolderEntry, bytes]
 """A name in a folder."""
 
 _MOST_LEFT = 100_000
@@ -54,16 +54,16 @@ class CoveredFiles:
         self.left: dict[int, int] = {}
         """Of files that went from their paths, by inode, when they had changed last: one of them
         that turns up elsewhere was moved there."""
-        self.again: set[Place] = set()
+        self.again: set[NameInFolder] = set()
         """Names to examine again next time, even if no change is noticed."""
-        self.linked: set[Place] = set()
+        self.linked: set[NameInFolder] = set()
         """Files with several names: a write through one name is not noticed at the others."""
         self.new_links: set[int] = set()
         """Inodes that have got several names; the other names may be recorded as single."""
-        self.unstable: set[Place] = set()
+        self.unstable: set[NameInFolder] = set()
         self.pool: dict[Stamp, bytes] = {}
         """Blobs of files whose folder was dropped: it may have been moved."""
-        self.changes: list[Place] | None = None
+        self.changes: list[NameInFolder] | None = None
         """Collects unexpected states while a verification runs; else None."""
 
     def read(self, folder: FolderEntry, fd: int, name: bytes) -> None:

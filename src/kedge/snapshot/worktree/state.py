@@ -14,7 +14,7 @@ from kedge.domain.file_states import Reason
 from kedge.snapshot.files.reader import stamp_of
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.objects.formats import EMPTY_TREE, encode_tree
-from kedge.snapshot.worktree.covered_files import CoveredFiles, FileLimits, Place, git_mode
+from kedge.snapshot.worktree.covered_files import CoveredFiles, FileLimits, NameInFolder, git_mode
 from kedge.snapshot.worktree.entries import File, FolderEntry
 from kedge.snapshot.worktree.repositories import Space, Spaces
 from kedge.snapshot.worktree.scan import Lister
@@ -237,7 +237,7 @@ class WorktreeState:
         for folder in sorted(hints.names, key=_path_of):
             self.lister.look(folder, hints.names[folder])
 
-    def _changed_links(self) -> list[Place]:
+    def _changed_links(self) -> list[NameInFolder]:
         """Files with several names that were changed through any of them."""
         changed = []
         for place in list(self.covered.linked):
@@ -260,7 +260,7 @@ class WorktreeState:
                     self.covered.linked.add((folder, name))
         self._look_at(self._changed_links())
 
-    def _look_at(self, places: Iterable[Place]) -> None:
+    def _look_at(self, places: Iterable[NameInFolder]) -> None:
         names: dict[FolderEntry, list[bytes]] = {}
         for folder, name in places:
             if not folder.gone:
@@ -277,7 +277,7 @@ class WorktreeState:
             self._look_at(self._ignored_in(space))
         self.spaces.follow_indexes()
 
-    def _ignored_in(self, space: Space) -> list[Place]:
+    def _ignored_in(self, space: Space) -> list[NameInFolder]:
         """Names to examine again: ignored ones that are tracked by now, and covered ones that may
         be ignored by now."""
         places = [
@@ -335,7 +335,7 @@ class WorktreeState:
 
     def _verify(self, folders: Iterable[FolderEntry]) -> list[bytes]:
         self.refresh()
-        found: list[Place] = []
+        found: list[NameInFolder] = []
         self.covered.changes = found
         try:
             for folder in folders:
@@ -429,7 +429,7 @@ def _stamp_at(folder: FolderEntry, name: bytes) -> tuple[int, ...] | None:
         return None
 
 
-def _is_excused(folder: FolderEntry, name: bytes, excused: set[Place]) -> bool:
+def _is_excused(folder: FolderEntry, name: bytes, excused: set[NameInFolder]) -> bool:
     while (folder, name) not in excused:
         if folder.parent is None:
             return False

@@ -14,18 +14,15 @@ from kedge.store.queries.sessions import about, store_session
 from kedge.store.rows import join_message
 from kedge.store.transaction import Row, Script, batch, rows, run
 
-_LAST = 2**62
 _AT_ONCE = 50
 
 
-def finish_copy(info: SessionInfo, next_pos: int) -> Script[None]:
-    """The row of a session whose messages are copied, without the event that announces it."""
-    newest = yield from rows("message_page_back", session_id=info.id, pos=_LAST, limit=1)
-    created = 0
-    if newest:
-        message: Message = wire.decode(join_message(info.id, newest[0]), Message)
-        created = int(message.time.created)
-    yield from run("session_advance", id=info.id, next_pos=next_pos, last_created=created)
+def finish_copy(info: SessionInfo, next_pos: int, last_created: int) -> Script[None]:
+    """The row of a session whose messages are copied, without the event that announces it.
+
+    The last time is that of its origin: new messages are newer than copied marks of pruned outputs.
+    """
+    yield from run("session_advance", id=info.id, next_pos=next_pos, last_created=last_created)
     yield from store_session(info)
 
 

@@ -45,7 +45,7 @@ def fork_session(fork: SessionInfo, ids: IdMaker, now: int) -> Script[SessionInf
     if todos:
         yield from add_version(fork.id, todos, now=now, message_id=None, pos=pos - 1)
     info = with_totals(fork, (yield from message_totals(fork.id, 0, _LAST)))
-    yield from finish_copy(info, pos)
+    yield from finish_copy(info, pos, origin.last_created)
     copy = Copy(base=block.base, suffix=block.suffix, messages=messages, parts=parts, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=copy))
     if fork.fork is not None and fork.fork.messageID is not None:

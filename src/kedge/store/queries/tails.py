@@ -114,7 +114,7 @@ def restore_tail(id: str, fork: SessionInfo, ids: IdMaker, now: int) -> Script[S
     if todos:
         yield from add_version(fork.id, todos, now=now, message_id=None, pos=boundary.pos - 1)
     info = with_totals(fork, (yield from message_totals(fork.id, 0, _LAST)))
-    yield from finish_copy(info, origin.next_pos)
+    yield from finish_copy(info, origin.next_pos, origin.last_created)
     made = Copy(base=block.base, suffix=block.suffix, messages=0, parts=0, todos=todos)
     yield about(info, SessionCreated(sessionID=info.id, info=info, copy=made))
     yield from announce_copies(info, indexed_from=boundary.first_gone)

@@ -1,20 +1,20 @@
 // A subscriber: everything that a stream of events brought, and waiting for what must come.
 
-export class Ears {
+export class EventRecorder {
   events = []
   #waiting = []
   #stop = new AbortController()
 
   // `subscribe` takes the options of the SDK's subscriptions.
   static async open(subscribe) {
-    const ears = new Ears()
+    const recorder = new EventRecorder()
     const { stream } = await subscribe({
-      signal: ears.#stop.signal,
+      signal: recorder.#stop.signal,
       sseDefaultRetryDelay: 20,
     })
-    ears.#listen(stream)
-    await ears.until((event) => event.type === "server.connected")
-    return ears
+    recorder.#listen(stream)
+    await recorder.until((event) => event.type === "server.connected")
+    return recorder
   }
 
   async #listen(stream) {

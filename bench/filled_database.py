@@ -1,4 +1,4 @@
-"""Fills databases fast: kedge's own verbs, a thousand to a transaction."""
+"""Fills databases fast: kedge's own queries, a thousand to a transaction."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ _BATCH = 1000
 
 
 async def store_all(engine: kedge.Engine, scripts: Iterable[ScriptMaker[object]]) -> None:
-    """Run many verbs, in few transactions."""
+    """Run many queries, in few transactions."""
     rest = iter(scripts)
     while some := list(islice(rest, _BATCH)):
         await engine.store.write_bulk(partial(_one_by_one, some))

@@ -124,7 +124,7 @@ def changes_between(
     found = yield from rows("change_range", session_id=session_id, first=first, last=last)
     changes = [
         change
-        for change in map(stored_change, found)
+        for change in map(_change, found)
         if from_part is None or change.pos > first or change.part_id >= from_part
     ]
     return sorted(changes, key=_order)
@@ -298,8 +298,7 @@ def state_of_columns(blob: str | None, mode: int | None) -> Known:
     return Absent() if blob is None or mode is None else Present(blob, mode)
 
 
-def stored_change(found: Row) -> StoredChange:
-    """The change in a row, whose columns are those of `change_range`."""
+def _change(found: Row) -> StoredChange:
     session_id, pos, part_id, n, message_id, worktree, path, timeline, source, *rest = found
     before_blob, before_mode, after_blob, after_mode, reason, plan_id = rest
     return StoredChange(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -12,7 +12,7 @@ from kedge.domain.file_states import Known, Present
 from kedge.domain.parts import ToolCompleted, ToolError, ToolPart
 from kedge.domain.sessions import SessionInfo
 from kedge.domain.worktrees import path_in
-from kedge.store.queries.changes import ChangeSource, state_of_columns, stored_change, task_turns
+from kedge.store.queries.changes import ChangeSource, state_of_columns, task_turns
 from kedge.store.queries.parts import decode_part
 from kedge.store.queries.plans import PlanData, PlanKind
 from kedge.store.transaction import Row, Script, row, rows
@@ -163,7 +163,7 @@ def _stored_part(session_id: str, pos: int, part_id: str) -> Script[Row | None]:
 def _writes_at(worktree: str, path: bytes) -> Script[list[Write]]:
     writes: list[Write] = []
     for found in (yield from rows("history_of_path", worktree=worktree, path=path)):
-        write = yield from _of_call(found)
+        write = yield from _of_call(worktree, path, found)
         if write is not None:
             writes.append(write)
     for found in (yield from rows("history_of_plans", worktree=worktree, path=path)):
@@ -173,36 +173,35 @@ def _writes_at(worktree: str, path: bytes) -> Script[list[Write]]:
     return writes
 
 
-def _of_call(found: Row) -> Script[Write | None]:
-    change, time = stored_change(found[:-1]), found[-1]
+def _of_call(worktree: str, path: bytes, found: Row) -> Script[Write | None]:
+    session_id, pos, part_id, message_id, number, source, *states, time = found
     # What a plan wrote is known from its steps.
-    if change.source in ("folder", "call", "revert"):
+    if source in ("folder", "call", "revert"):
         return None
-    is_new = change.source != "uncovered" and not isinstance(change.before, Present)
-    gone: list[Gone] = []
-    if is_new and isinstance(change.after, Present):
-        others = yield from rows(
-            "history_gone_with",
-            worktree=change.worktree,
-            timeline=change.timeline,
-            session_id=change.session_id,
-            part_id=change.part_id,
-        )
-        top = os.fsencode(change.worktree)
-        gone = [Gone(os.path.join(top, bytes(path)), blob) for path, blob in others]
-        gone = _likeliest(gone, change.path, change.after.blob)
-    return Write(
-        number=change.timeline,
-        session_id=change.session_id,
-        message_id=change.message_id,
-        pos=change.pos,
-        part_id=change.part_id,
-        source=change.source,
-        before=change.before,
-        after=change.after,
+    write = Write(
+        number=number,
+        session_id=session_id,
+        message_id=message_id,
+        pos=pos,
+        part_id=part_id,
+        source=source,
+        before=state_of_columns(*states[:2]),
+        after=state_of_columns(*states[2:]),
         time=time,
-        gone=tuple(gone),
     )
+    is_new = source != "uncovered" and not isinstance(write.before, Present)
+    if not is_new or not isinstance(write.after, Present):
+        return write
+    others = yield from rows(
+        "history_gone_with",
+        worktree=worktree,
+        timeline=number,
+        session_id=session_id,
+        part_id=part_id,
+    )
+    top = os.fsencode(worktree)
+    gone = [Gone(os.path.join(top, bytes(other)), blob) for other, blob in others]
+    return replace(write, gone=tuple(_likeliest(gone, path, write.after.blob)))
 
 
 def _likeliest(gone: list[Gone], path: bytes, blob: str) -> list[Gone]:

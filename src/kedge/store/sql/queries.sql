@@ -793,8 +793,7 @@ SELECT path, digest, time_created FROM trust ORDER BY path, digest
 -- ---- history
 
 -- name: history_of_path
-SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
-    before_blob, before_mode, after_blob, after_mode, reason, plan_id, time
+SELECT session_id, pos, part_id, message_id, timeline, source, before_blob, before_mode, after_blob, after_mode, time
 FROM change WHERE worktree = :worktree AND path = :path
 
 -- name: history_of_plans

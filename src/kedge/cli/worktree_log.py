@@ -1,6 +1,7 @@
 """What `kedge log --all` shows: everything that was done to the files of a worktree."""
 
 import argparse
+import os
 import re
 import time
 from datetime import datetime
@@ -67,7 +68,7 @@ async def show_worktree_log(options: argparse.Namespace) -> int:
         if options.session is not None:
             session = (await find_session(engine, options.session)).id
         page = await engine.timeline.list(
-            path=None if options.path is None else options.path.encode("utf-8", "surrogateescape"),
+            path=None if options.path is None else os.fsencode(options.path),
             session=session,
             since=options.since,
             until=options.until,

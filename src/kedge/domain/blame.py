@@ -8,7 +8,7 @@ OriginKind: TypeAlias = Literal["session", "shared", "outside", "before", "unrec
 """Who wrote a line: a call of a session; one of several sessions, whose commands ran at the same
 time; a person or another program; somebody before kedge first recorded a change in the worktree; a
 call that still runs, or somebody beside it; or it is not known, because the content of that time
-could not be inspected or is not kept any more."""
+could not be inspected, is too large or is not kept any more."""
 
 
 class LineOrigin(Value, frozen=True, kw_only=True):

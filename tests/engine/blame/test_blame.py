@@ -119,6 +119,26 @@ async def test_a_moved_file_keeps_its_lines(folder: Path, worker: Worker) -> Non
     assert {kind for _, kind in await worker.blame("f")} == {"5"}
 
 
+async def test_both_databases_know_it(any_engine: Engine, folder: Path) -> None:
+    """Edits, a move and an undo, asked of each kind of database."""
+    worker = Worker(any_engine, await any_engine.sessions.create(), folder)
+    (folder / "a").write_text("one\ntwo\nthree\n")
+    await worker.write("a", "one\nTWO\nthree\n")
+    async with worker.call():
+        (folder / "a").rename(folder / "b")
+    assert [kind for _, kind in await worker.blame("b")] == ["before", "0", "before"]
+    await worker.session.revert(worker.prompts[1])
+    assert [kind for _, kind in await worker.blame("a")] == ["before", "0", "before"]
+
+
+async def test_what_was_too_large_for_a_while(folder: Path, worker: Worker) -> None:
+    """What is left of it is nobody's, rather than of who cut it."""
+    await worker.write("a", "one\n")
+    await worker.write("a", "one\ntwo\n" + "x" * MOST_BYTES + "\n")
+    await worker.write("a", "one\ntwo\n")
+    assert await worker.blame("a") == [("one", "0"), ("two", "unknown")]
+
+
 async def test_subtasks_calls_are_their_own(engine: Engine, folder: Path, worker: Worker) -> None:
     """What a subtask wrote is said of its session, and reverting the parent's turn restores what
     was there before."""
@@ -195,6 +215,7 @@ async def test_what_cannot_be_blamed(engine: Engine, folder: Path, worker: Worke
     (folder / "link").symlink_to("binary")
     os.truncate(os.open(folder / "large", os.O_CREAT | os.O_WRONLY), 100 * 2**20)
     os.mkfifo(folder / "pipe")
+    (folder / "long").write_text("\n" * 100_001)
     (folder / ".gitignore").write_text("ignored\n")
     (folder / "ignored").write_text("a\n")
     (folder / ".git").mkdir()
@@ -209,6 +230,7 @@ async def test_what_cannot_be_blamed(engine: Engine, folder: Path, worker: Worke
         ("binary", kedge.errors.InvalidPath, "binary is binary"),
         ("link", kedge.errors.InvalidPath, "link is a symlink to binary"),
         ("large", kedge.errors.TooLarge, "large is larger than 4 MiB"),
+        ("long", kedge.errors.TooLarge, "long has more than 100,000 lines"),
         ("pipe", kedge.errors.InvalidPath, "pipe is a pipe"),
         ("ignored", kedge.errors.PathUncovered, "ignored"),
         (".git/config", kedge.errors.PathRefused, "not protected"),

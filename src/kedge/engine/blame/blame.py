@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _ROOM = 2_000_000
 """Lines whose writers are remembered."""
+_MOST_LINES = 100_000
+"""Lines of one file: a few megabytes of line feeds are as many objects."""
 _ATTEMPTS = 3
 """How often a file is looked at whose history grows meanwhile."""
 _NOW = 2**62
@@ -250,7 +252,13 @@ def _text(shown: str, found: Content) -> bytes:
         raise InvalidPath(f"{shown} is a symlink to {_shown(found.data)}; name that file")
     if b"\0" in found.data:
         raise InvalidPath(f"{shown} is binary; it has no lines")
+    if not _has_few_lines(found.data):
+        raise TooLarge(f"{shown} has more than {_MOST_LINES:,} lines", field="path")
     return found.data
+
+
+def _has_few_lines(content: bytes) -> bool:
+    return content.count(b"\n") <= _MOST_LINES
 
 
 def _opening(store: ObjectStore, id: str | None) -> View | None:
@@ -285,10 +293,11 @@ def _reader(blobs: Callable[[str], bytes], own: str, data: bytes) -> Read:
         if blob == own:
             return data
         try:
-            return blobs(blob)
+            found = blobs(blob)
         except SnapshotError:
             # It was collected, or is damaged: what is known of other versions still holds.
             return None
+        return found if len(found) <= MOST_BYTES and _has_few_lines(found) else None
 
     return read
 

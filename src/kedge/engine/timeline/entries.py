@@ -69,8 +69,7 @@ async def timeline_list(
     script = partial(_page, place.worktree, chosen, before, limit)
     (found, has_more), infos = await engine.store.scan(script)
     entries = [_entry(each, info) for each, info in zip(found, infos, strict=True)]
-    last = found[-1].number if found else before
-    cursor = PageCursor(last, "").text(_LIST) if has_more else None
+    cursor = PageCursor(found[-1].number, "").text(_LIST) if found and has_more else None
     return TimelinePage(entries, cursor)
 
 

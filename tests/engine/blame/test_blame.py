@@ -1,5 +1,6 @@
 """Blame of single files: what it says of odd contents, paths and histories."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -287,6 +288,33 @@ async def test_what_a_running_call_wrote_is_not_recorded_yet(
             (folder / name).write_text("one\ntwo\nthree\n")
         assert (await worker.blame("a"))[2] == ("three", "unrecorded")
         assert (await worker.blame("b"))[2] == ("three", "outside")
+
+
+async def test_a_call_that_begins_meanwhile_is_no_other_program(
+    engine: Engine, folder: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins and writes between the look at its history and the look at the file."""
+    await worker.write("a", "one\n")
+    loop, read = asyncio.get_running_loop(), module._read
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def call() -> None:
+        async with worker.call("a"):
+            (folder / "a").write_text("one\ntwo\n")
+            begun.set()
+            await may_end.wait()
+
+    def late(*arguments: bytes) -> bytes:
+        asyncio.run_coroutine_threadsafe(begun.wait(), loop).result()
+        return read(*arguments)
+
+    monkeypatch.setattr(module, "_read", late)
+    asked = asyncio.create_task(worker.blame("a"))
+    writing = asyncio.create_task(call())
+    assert await asked == [("one", "0"), ("two", "unrecorded")]
+    may_end.set()
+    await writing
+    assert await worker.blame("a") == [("one", "0"), ("two", "1")]
 
 
 async def test_contents_that_are_gone_cost_only_their_lines(

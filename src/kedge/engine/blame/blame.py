@@ -90,8 +90,9 @@ class Blames:
         ask = partial(file_history, whole, place.worktree)
         history = await self._engine.store.scan(ask)
         for _ in range(_ATTEMPTS):
-            was_running = await self._is_being_written(below, place.worktree)
             data = await asyncio.to_thread(_read, root, below)
+            # In this order: what ended before it was looked for is in the history.
+            was_running = await self._is_being_written(below, place.worktree)
             now = await self._engine.store.scan(ask)
             if now == history:
                 return _Seen(data, history, is_steady=not was_running)

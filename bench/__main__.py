@@ -33,6 +33,7 @@ from bench.starting import starting
 from bench.steps import steps
 from bench.streams import streams_compared
 from bench.subscribers import subscribers
+from bench.undos import undos
 
 Benchmarks: TypeAlias = Mapping[str, Callable[[Scratch], AsyncIterator[Figure]]]
 
@@ -55,6 +56,7 @@ BENCHMARKS: Benchmarks = {
         blame,
         session_diffs,
         reverts,
+        undos,
         agent,
         steps,
         server,

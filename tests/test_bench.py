@@ -27,6 +27,8 @@ TARGETS = {
     "newest page of 50 messages": 1.5,
     "fork of 50 messages, 250 parts": 3,
     "snapshot, 1 changed: of 240 files / of 60 files": 3,
+    "undo of one call, session of 40 calls / 20 calls": 1.5,
+    "redo of one call, session of 40 calls / 20 calls": 1.5,
     "later prompt, 80 messages / 20, model in the process": 1.5,
     "step, 80 messages / 20, model in the process": 1.5,
     "blame of 500 lines, 10 changes / git blame": 10,

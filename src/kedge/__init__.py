@@ -139,6 +139,7 @@ if TYPE_CHECKING:
         ToolTime,
         TreeEntry,
         TurnSummary,
+        Undone,
         UserMessage,
     )
 else:
@@ -337,6 +338,7 @@ __all__ = [
     "TreeEntry",
     "Turn",
     "TurnSummary",
+    "Undone",
     "UserMessage",
     "__version__",
     "errors",

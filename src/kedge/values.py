@@ -46,6 +46,7 @@ from kedge.domain.parts import (
     ToolRunning,
     ToolState,
     ToolTime,
+    Undone,
 )
 from kedge.domain.permissions import (
     AllowedPermission,
@@ -182,5 +183,6 @@ __all__ = [
     "ToolTime",
     "TreeEntry",
     "TurnSummary",
+    "Undone",
     "UserMessage",
 ]

@@ -126,3 +126,51 @@ async def test_an_agent_cannot_undo(terminal: Terminal, trick: str) -> None:
     )
     assert said[1] == "4"
     assert files(terminal)["a.txt"] == "one\n"
+
+
+async def test_chosen_calls_go_and_come_back(terminal: Terminal) -> None:
+    """They are named by their numbers, by ids, by turns or by files; the last turn is not meant."""
+    await prompts(terminal, "write a.txt one\nwrite b.txt two", "write c.txt three")
+    log = terminal.run("log", "--full").out
+    assert [line.split()[-1] for line in log.splitlines() if line.startswith("●")] == [
+        "1.1",
+        "1.2",
+        "2.1",
+    ]
+    done = terminal.talk("undo", "--calls", "1.2", answer=b"\n", question="[Y/n]")
+    assert done.code == 0
+    assert "undo 1 call in Two files" in done.out
+    assert "- deleted  b.txt" in done.out
+    assert "✓ undone  kedge redo with the same options brings it back" in done.out
+    assert files(terminal) == {"a.txt": "one\n", "c.txt": "three\n"}
+    assert "1.2  undone" in terminal.run("log", "--full").out
+    done = terminal.run("redo", "--calls", "1.2", "--dry-run", "--json")
+    assert json.loads(done.out)["applied"] is False
+    assert terminal.run("redo", "--calls", "1.2", "--yes").out.splitlines()[0] == (
+        "recreated\tb.txt\t"
+    )
+    assert terminal.run("undo", "--turns", "1", "--yes").code == 0
+    assert files(terminal) == {"c.txt": "three\n"}
+    assert terminal.run("redo", "--all", "--files", "a.txt", "--yes").code == 0
+    assert files(terminal) == {"a.txt": "one\n", "c.txt": "three\n"}
+    assert terminal.run("undo", "--all", "--yes", "--strategy", "abort").code == 0
+    assert files(terminal) == {}
+    done = terminal.run("undo", "--all", "--yes")
+    assert (done.code, "it is undone already" in done.err) == (0, True)
+
+
+async def test_calls_that_are_not_meant_are_refused(terminal: Terminal) -> None:
+    """With words that help; and nothing is changed."""
+    await prompts(terminal, "write a.txt one\nwrite b.txt two")
+    for words, said in (
+        (("undo", "--calls", "1.3"), "there is no call 1.3"),
+        (("undo", "--calls", "prt_"), "may be 1.1, 1.2"),
+        (("undo", "--turns", "7"), "there is no turn 7"),
+        (("undo", "--all", "--calls", "1.1"), "leave out --calls"),
+        (("undo", "--calls", "1.1", "--only", "files"), "--only is for turns"),
+        (("redo", "--files", "a.txt"), "--files and --strategy are for calls"),
+    ):
+        done = terminal.run(*words, "--yes")
+        assert (done.code, said in done.err) == (1, True), done.err
+    assert terminal.run("undo", "--calls", "1.1").code == 5
+    assert files(terminal) == {"a.txt": "one\n", "b.txt": "two\n"}

@@ -86,6 +86,8 @@ class Screens:
             if _SURE in self.until_screen(lambda screen: _RUNS not in screen, "an interruption"):
                 self.press("Escape")
                 self.until_screen(lambda screen: _SURE not in screen, "an interruption")
+        # An escape that was not read yet would make the next letter a shortcut, and swallow it.
+        self.press("End")
 
     def until(self, *texts: str, without: tuple[str, ...] = ()) -> None:
         """Wait for texts, wherever they stand."""

@@ -39,6 +39,16 @@ async def unrevert(engine: Engine, session: Session) -> None:
     await session.unrevert()
 
 
+async def undo(engine: Engine, session: Session, part: str) -> None:
+    """Take one call out."""
+    await session.undo(parts=[part])
+
+
+async def redo(engine: Engine, session: Session, part: str) -> None:
+    """Put one call back."""
+    await session.redo(parts=[part])
+
+
 async def race(engine: Engine, session: Session, message: str, name: str) -> None:
     """Revert, and have a file saved right before it is replaced."""
     with armed("before-exchange", lambda: save(engine.directory / name, SAVED)):
@@ -72,7 +82,8 @@ async def work(engine: Engine, session: Session) -> None:
 
 
 ROLES = {
-    each.__name__: each for each in (recover, revert, unrevert, race, revert_without_swaps, work)
+    each.__name__: each
+    for each in (recover, revert, unrevert, undo, redo, race, revert_without_swaps, work)
 }
 
 

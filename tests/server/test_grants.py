@@ -31,6 +31,7 @@ GRANTING = {
     *("session.command", "session.init", "session.summarize"),
     *("session.create", "session.update"),
     *("session.revert", "session.unrevert", "project.update"),
+    *("kedge.session.undo", "kedge.session.redo"),
 }
 """Routes that are built, and give an agent more than its rules do."""
 
@@ -308,6 +309,8 @@ def test_what_grants(server: Server) -> None:
         "session.update": ("PATCH", here, {"permission": rule}),
         "session.revert": ("POST", f"{here}/revert", {"messageID": "msg_1"}),
         "session.unrevert": ("POST", f"{here}/unrevert", None),
+        "kedge.session.undo": ("POST", f"{here}/undo", {"parts": ["prt_1"]}),
+        "kedge.session.redo": ("POST", f"{here}/redo", {"parts": ["prt_1"]}),
         "project.update": ("PATCH", "/project/x", {"commands": {"start": "touch x"}}),
     }
     assert refused.keys() == GRANTING

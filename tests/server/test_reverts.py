@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from kedge.domain.events import PartDelta, SessionUpdated
+from kedge.domain.events import PartDelta, PartUpdated, SessionUpdated
+from kedge.domain.parts import ToolPart
 from kedge.engine.session import Session
 from tests.agent.world import listening
 from tests.server.world import Reply, Served
@@ -162,3 +163,67 @@ async def test_a_busy_session(served: Served) -> None:
             reverted = await served.post(f"{base}/revert", {"messageID": "msg_mine"})
             assert reverted.json["revert"]["messageID"] == "msg_mine"
             assert (await abort).json is True
+
+
+async def parts_of(served: Served, session: Session) -> list[dict[str, Any]]:
+    """The tool calls of a session."""
+    reply = await served.get(f"/session/{session.id}/message")
+    found = [part for message in reply.json for part in message["parts"]]
+    return [part for part in found if part["type"] == "tool"]
+
+
+async def test_one_call_there_and_back(served: Served) -> None:
+    """The part says so, with an event, and nothing of it is there after a redo."""
+    session = await made(served)
+    await asked(served, session, "write one.txt 1")
+    await asked(served, session, "write two.txt 2")
+    first, second = await parts_of(served, session)
+    url = f"/session/{session.id}"
+    foretold = await served.post(f"{url}/undo", {"parts": [first["id"]], "dryRun": True})
+    assert (outcomes(foretold), foretold.json["receipt"]["applied"]) == (
+        {"one.txt": "deleted"},
+        False,
+    )
+    engine = served.running.backend.engine
+    async with listening(engine) as heard:
+        reply = await served.post(f"{url}/undo", {"parts": [first["id"]]})
+        await heard.until(lambda event: isinstance(event, PartUpdated))
+    assert outcomes(reply) == {"one.txt": "deleted"}
+    assert reply.json["id"] == session.id
+    (told,) = (
+        each.properties.part for each in heard.events if isinstance(each.properties, PartUpdated)
+    )
+    assert isinstance(told, ToolPart)
+    assert told.undone is not None
+    assert told.undone.files == 1
+    assert served.world.read("two.txt") == "2\n"
+    now, same = await parts_of(served, session)
+    assert now.pop("undone").keys() == {"time", "files"}
+    assert (now, same) == (first, second)
+    again = await served.post(f"{url}/undo", {"calls": [first["callID"]], "parts": [second["id"]]})
+    assert outcomes(again) == {"two.txt": "deleted"}
+    back = await served.post(f"{url}/redo", {"files": ["one.txt", "two.txt"]})
+    assert outcomes(back) == {"one.txt": "recreated", "two.txt": "recreated"}
+    assert await parts_of(served, session) == [first, second]
+
+
+async def test_undos_that_are_refused(served: Served) -> None:
+    """What is not there is named, and what makes no sense is explained."""
+    session = await made(served)
+    await asked(served, session, "write one.txt 1")
+    senseless: list[dict[str, Any]] = [
+        {},
+        {"parts": []},
+        {"parts": ["x"]},
+        {"files": "x"},
+        {"strategy": "x"},
+    ]
+    for route in ("undo", "redo"):
+        url = f"/session/{session.id}/{route}"
+        for field, id in (("calls", "call_x"), ("parts", "prt_x"), ("messages", "msg_x")):
+            reply = await served.post(url, {field: [id]})
+            assert (reply.status, id in reply.json["data"]["message"]) == (404, True)
+        for body in senseless:
+            assert (await served.post(url, body)).status == 400
+    reply = await served.post(f"/session/{session.id}/redo", {"files": ["one.txt"]})
+    assert (outcomes(reply), reply.json["receipt"]["notes"]) == ({}, ["it is not undone"])

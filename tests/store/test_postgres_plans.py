@@ -23,13 +23,14 @@ _NUMBERS = {
 _LISTS = {"types", "entities", "sessions", "projects", "directories", "payloads", "progress"}
 # `id` and `after` are numbers in these, and names in all others.
 _NUMBERED = {
-    "change_later", "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
+    "change_later", "plan_of_path",
+    "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
 }  # fmt: skip
 _PATHS = {
-    "change_add", "history_of_path", "history_of_plans", "plan_step_add", "seen_drop", "seen_get",
-    "seen_put", "timeline_files", "timeline_groups", "timeline_numbers", "timeline_plan_count",
-    "timeline_plan_files", "timeline_plan_numbers", "timeline_plans_before",
-    "timeline_write_before",
+    "change_add", "change_at_path", "history_of_path", "history_of_plans", "plan_of_path",
+    "plan_step_add", "plan_step_at", "seen_drop", "seen_get", "seen_put", "timeline_files",
+    "timeline_groups", "timeline_numbers", "timeline_plan_count", "timeline_plan_files",
+    "timeline_plan_numbers", "timeline_plans_before", "timeline_write_before",
 }  # fmt: skip
 _ONE_ROW = {"event_head", "timeline"}
 # Walked through by a search for a part of a title, which no index finds.

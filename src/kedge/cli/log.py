@@ -4,6 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
+from kedge.cli.calls import calls_of
 from kedge.cli.event_loop import run_async
 from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import as_json, show_json
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 ABOUT = """\
 Show the turns of a session: number, prompt, who answered, what it changed. The number names a turn
-for `kedge diff`, `cat`, `revert` and `fork`. --all: what sessions, undos and others did to files.
+for `kedge diff`, `cat`, `revert` and `fork`. With --full, the number of each call names it for
+`kedge undo --calls`. --all: what sessions, undos and others did to files.
 """
 _LONGEST = 500
 
@@ -122,12 +124,16 @@ def show_turn(screen: Screen, session: "Session", turn: TurnOfSession) -> None:
     screen.line(f"{screen.paint(head, CYAN)}{undone}")
     for line in safe(text_of(turn.prompt)).splitlines():
         screen.line(f"{screen.paint('│', CYAN)} {screen.paint(line, BOLD)}")
+    numbers = {part.id: number for number, part in calls_of(turn)}
     for answer in turn.answers:
-        _show_answer(screen, answer, session.info.directory)
+        _show_answer(screen, answer, session.info.directory, numbers)
 
 
 def _show_answer(
-    screen: Screen, answer: "MessageWithParts[AssistantMessage]", directory: str
+    screen: Screen,
+    answer: "MessageWithParts[AssistantMessage]",
+    directory: str,
+    numbers: dict[str, str],
 ) -> None:
     from kedge.domain.parts import TextPart, ToolPart, part_ended
 
@@ -135,7 +141,7 @@ def _show_answer(
         if isinstance(part, TextPart) and part.text.strip():
             screen.line(safe(part.text.strip("\n")))
         elif isinstance(part, ToolPart) and part_ended(part):
-            show_call(screen, part, directory)
+            show_call(screen, part, directory, number=numbers.get(part.id))
     if answer.info.error is not None:
         message = str(answer.info.error.data.get("message") or answer.info.error.name)
         screen.line(f"{screen.paint('✗', RED)} {safe(message)}")

@@ -40,11 +40,16 @@ def add_consent(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def add_choice(command: argparse.ArgumentParser) -> None:
-    """Add the options for what to revert, and how."""
+def add_files(command: argparse.ArgumentParser) -> None:
+    """Add the option for the files that are meant."""
     command.add_argument(
         "--files", nargs="+", metavar="PATH", help="only these files, and what is below them"
     )
+
+
+def add_choice(command: argparse.ArgumentParser) -> None:
+    """Add the options for what to revert, and how."""
+    add_files(command)
     command.add_argument(
         "--strategy",
         choices=_STRATEGIES,

@@ -1,14 +1,15 @@
-"""`kedge redo`: brings back the turn that was undone last."""
+"""`kedge redo`: brings back the turn that was undone last, or any undone calls."""
 
 import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kedge.cli.calls import add_calls, are_chosen, carry_out_calls
 from kedge.cli.consent import refuse_agents
 from kedge.cli.event_loop import run_async
 from kedge.cli.failure import CommandFailure
 from kedge.cli.location import add_location, open_engine
-from kedge.cli.receipts import add_consent, carry_out
+from kedge.cli.receipts import add_consent, add_files, carry_out
 from kedge.cli.selection import add_session, check_idle, find_session
 from kedge.cli.turns import announce_turn
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 ABOUT = """\
 Bring back the turn that was undone last, with its messages and its changes to files. Again, and the
 next one comes back. What people changed meanwhile stays.
+
+With --calls, --turns or --all: bring back these calls, which `kedge undo` with the same option took
+out.
 """
 
 NOTHING = CommandFailure(
@@ -29,6 +33,14 @@ NOTHING = CommandFailure(
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_session(command)
+    add_calls(command, verb="redo")
+    add_files(command)
+    command.add_argument(
+        "--strategy",
+        choices=("merge", "abort"),
+        default="merge",
+        help="where others changed the same lines: leave the file, or do nothing at all; for calls",
+    )
     add_consent(command)
     add_location(command)
 
@@ -43,6 +55,12 @@ async def _redo(options: argparse.Namespace) -> int:
         await refuse_agents(engine.processes, "kedge redo")
         session = await find_session(engine, options.session)
         await check_idle(session)
+        if are_chosen(options):
+            return await carry_out_calls(session, options, is_redo=True)
+        if options.files or options.strategy != "merge":
+            raise CommandFailure(
+                "--files and --strategy are for calls: add --calls, --turns or --all"
+            )
         if session.info.revert is None:
             raise NOTHING
         await announce_turn(session, session.info.revert.messageID, "redo")

@@ -3,11 +3,24 @@
 from typing import TYPE_CHECKING, Any
 
 from kedge.cli.patches import show_patch
-from kedge.cli.screen import BOLD, DIM, GREEN, RED, Screen, cells, clip, one_line, safe, wrap
+from kedge.cli.screen import (
+    BOLD,
+    CYAN,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Screen,
+    cells,
+    clip,
+    one_line,
+    safe,
+    wrap,
+)
 from kedge.cli.times import many
 
 if TYPE_CHECKING:
-    from kedge.domain.parts import ToolPart
+    from kedge.domain.parts import ToolPart, Undone
 
 _SUBJECTS = ("filePath", "command", "pattern", "path", "description", "url", "query", "prompt")
 """Arguments that say what a call is about, the most telling first."""
@@ -25,23 +38,38 @@ def subject(part: "ToolPart", directory: str) -> str:
     return one_line(found.removeprefix(f"{directory}/"))
 
 
-def show_call(screen: Screen, part: "ToolPart", directory: str, *, details: bool = True) -> None:
-    """Write a call that has ended."""
+def show_call(
+    screen: Screen,
+    part: "ToolPart",
+    directory: str,
+    *,
+    details: bool = True,
+    number: str | None = None,
+) -> None:
+    """Write a call that has ended; the number names it in its session."""
     from kedge.domain.parts import ToolError
 
     state = part.state
     failed = isinstance(state, ToolError)
     sign = screen.paint("✗", RED) if failed else screen.paint("●", GREEN)
     name = one_line(part.tool)
-    room = screen.width - cells(name) - 4
+    marks = [] if number is None else [screen.paint(number, CYAN)]
+    if part.undone is not None:
+        marks.append(screen.paint(_undone(part.undone), YELLOW))
+    room = screen.width - cells(name) - 4 - (24 if marks else 0)
     about = subject(part, directory)
-    screen.line(
-        f"{sign} {screen.paint(name, BOLD)} {clip(about, room) if screen.is_terminal else about}"
-    )
+    about = clip(about, room) if screen.is_terminal else about
+    screen.line("  ".join([f"{sign} {screen.paint(name, BOLD)} {about}", *marks]))
     if isinstance(state, ToolError):
         _show_error(screen, state.error)
     elif details:
         _show_result(screen, part)
+
+
+def _undone(undone: "Undone") -> str:
+    if undone.left is None:
+        return "undone"
+    return f"undone in {undone.files} of {many(undone.files + undone.left, 'file')}"
 
 
 def _show_result(screen: Screen, part: "ToolPart") -> None:

@@ -1,9 +1,10 @@
-"""`kedge undo`: takes back the last turn of a session."""
+"""`kedge undo`: takes back the last turn of a session, or any of its calls."""
 
 import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kedge.cli.calls import add_calls, are_chosen, carry_out_calls
 from kedge.cli.consent import refuse_agents
 from kedge.cli.event_loop import run_async
 from kedge.cli.failure import CommandFailure
@@ -20,12 +21,16 @@ ABOUT = """\
 Take back the last turn of a session: its messages are hidden and its changes to files go, while
 those of other sessions and of people stay. Again, and the turn before goes as well. `kedge redo`
 brings turns back, until the next prompt.
+
+With --calls, --turns or --all: take just these calls out of the files and leave all that came later
+in place. No message is hidden, and `kedge redo` brings them back at any time.
 """
 
 
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_session(command)
+    add_calls(command, verb="undo")
     add_choice(command)
     add_consent(command)
     add_location(command)
@@ -41,6 +46,12 @@ async def _undo(options: argparse.Namespace) -> int:
         await refuse_agents(engine.processes, "kedge undo")
         session = await find_session(engine, options.session)
         await check_idle(session)
+        if are_chosen(options):
+            if options.only:
+                raise CommandFailure(
+                    "--only is for turns; chosen calls leave all messages as they are"
+                )
+            return await carry_out_calls(session, options, is_redo=False)
         prompt = await session.turn_to_undo()
         if prompt is None:
             raise CommandFailure(

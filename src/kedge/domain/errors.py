@@ -136,6 +136,13 @@ class PartNotFound(NotFound):
         super().__init__("Part", id)
 
 
+class CallNotFound(NotFound):
+    """There is no such tool call in this session."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("Call", id)
+
+
 class ProjectNotFound(NotFound):
     """There is no such project."""
 

@@ -165,6 +165,16 @@ class ToolError(Value, tag_field="status", tag="error", frozen=True, kw_only=Tru
 ToolState = ToolPending | ToolRunning | ToolCompleted | ToolError
 
 
+class Undone(Value, frozen=True, kw_only=True):
+    """What an undo took out of a call's changes to files, while it is out."""
+
+    time: int
+    files: int
+    """How many files no longer have the call's changes."""
+    left: int | None = None
+    """How many files still have them, if some do."""
+
+
 class ToolPart(PartBase, tag_field="type", tag="tool", frozen=True, kw_only=True):
     """A tool call and its state."""
 
@@ -172,6 +182,8 @@ class ToolPart(PartBase, tag_field="type", tag="tool", frozen=True, kw_only=True
     tool: str
     state: ToolState
     metadata: dict[str, Any] | None = None
+    undone: Undone | None = None
+    """Whether the call's changes to files were undone; not in OpenCode."""
 
 
 class StepStartPart(PartBase, tag_field="type", tag="step-start", frozen=True, kw_only=True):

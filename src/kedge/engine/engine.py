@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Diffs
     from kedge.engine.files.files import Files
     from kedge.engine.revert.service import Reverts
+    from kedge.engine.revert.undo import Undoing
     from kedge.engine.snapshots import Protecting
     from kedge.engine.timeline.recovery import Ends
     from kedge.engine.timeline.timeline import Timeline
@@ -292,6 +293,13 @@ class Engine:
 
             self._reverts = Reverts(self)
         return self._reverts
+
+    @cached_property
+    def undoing(self) -> "Undoing":
+        """Undo and redo of chosen calls."""
+        from kedge.engine.revert.undo import Undoing
+
+        return Undoing(self)
 
     @property
     def timeline(self) -> "Timeline":

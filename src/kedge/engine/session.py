@@ -285,6 +285,72 @@ class Session:
         dry = bool(check_flag(dry_run, "dry_run"))
         return await self._engine.reverts.unrevert(self, dry_run=dry)
 
+    async def undo(
+        self,
+        *,
+        calls: Sequence[str] | None = None,
+        parts: Sequence[str] | None = None,
+        messages: Sequence[str] | None = None,
+        files: Sequence[str | bytes | os.PathLike[str]] | None = None,
+        strategy: RevertStrategy = "merge",
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Take chosen calls out of the files, wherever they stand, and leave all that came later in
+        place; no message is hidden, and `redo` puts them back, also after later prompts.
+
+        `calls` are the ids that the model gave them, `parts` those of their parts, `messages` stand
+        for all calls of an answer, or of the turn of a prompt; what their subtasks did goes along.
+        `files` limits it to these paths and what is below them, or alone means all calls there. In
+        a file where a call cannot be separated from what came later nothing is done ("merge"), or
+        the file is restored to before the first of the calls and later ones go with it
+        ("overwrite"), or nothing is done at all ("abort").
+        """
+        return await self._undo(
+            calls, parts, messages, files, strategy=strategy, dry_run=dry_run, is_redo=False
+        )
+
+    async def redo(
+        self,
+        *,
+        calls: Sequence[str] | None = None,
+        parts: Sequence[str] | None = None,
+        messages: Sequence[str] | None = None,
+        files: Sequence[str | bytes | os.PathLike[str]] | None = None,
+        strategy: RevertStrategy = "merge",
+        dry_run: bool = False,
+    ) -> Receipt:
+        """Put calls back that `undo` took out of the files; the arguments are those of `undo`, the
+        strategies "merge" and "abort"."""
+        return await self._undo(
+            calls, parts, messages, files, strategy=strategy, dry_run=dry_run, is_redo=True
+        )
+
+    async def _undo(
+        self,
+        calls: object,
+        parts: object,
+        messages: object,
+        files: object,
+        *,
+        strategy: object,
+        dry_run: object,
+        is_redo: bool,
+    ) -> Receipt:
+        from kedge.engine.revert.prepare import asked
+        from kedge.engine.revert.undo import wanted
+
+        wish = asked(
+            strategy=strategy,
+            scope="files",
+            dry_run=dry_run,
+            files=files,
+            directory=self.info.directory,
+            root=self.worktree,
+        )
+        named = wanted(calls=calls, parts=parts, messages=messages, files=wish.files)
+        undoing = self._engine.undoing
+        return await (undoing.redo if is_redo else undoing.undo)(self, named, wish)
+
     async def turn_to_undo(self) -> str | None:
         """The prompt of the last turn that is not reverted: `revert` takes it to undo one more
         turn. None if there is none."""

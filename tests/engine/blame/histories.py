@@ -118,6 +118,8 @@ class History:
             self._next_turn: 8,
             self._revert: 12,
             self._unrevert: 6,
+            self._undo: 8,
+            self._redo: 12,
         }
         (action,) = self._random.choices(list(kinds), list(kinds.values()))
         await action()
@@ -209,6 +211,27 @@ class History:
         await self._end_turn(session)
         receipt = await session.unrevert()
         self.outcomes.update(f"un-{entry.outcome.value}" for entry in receipt.files)
+
+    async def _undo(self) -> None:
+        session, calls = await self._calls()
+        if calls:
+            parts = self._random.sample(calls, min(len(calls), self._random.randint(1, 3)))
+            receipt = await session.undo(parts=[part.id for part in parts])
+            self.outcomes.update(f"undo-{entry.outcome.value}" for entry in receipt.files)
+
+    async def _redo(self) -> None:
+        session, calls = await self._calls()
+        undone = [part.id for part in calls if part.undone is not None]
+        if undone:
+            receipt = await session.redo(parts=[self._random.choice(undone)])
+            self.outcomes.update(f"redo-{entry.outcome.value}" for entry in receipt.files)
+
+    async def _calls(self) -> tuple[Session, list[kedge.ToolPart]]:
+        session = self._random.choice(self._sessions)
+        await self._end_turn(session)
+        messages = (await session.messages()).messages
+        parts = [part for each in messages for part in each.parts]
+        return session, [part for part in parts if isinstance(part, kedge.ToolPart)]
 
     # Turns and calls.
 

@@ -91,6 +91,23 @@ async def test_a_restored_line_is_that_of_its_version(folder: Path, worker: Work
     assert await worker.blame("a") == [("one", "before"), ("two", "before")]
 
 
+async def test_an_undo_restores_the_line_of_its_call(folder: Path, worker: Worker) -> None:
+    """As a revert does, for the chosen call alone, also when others were undone and redone."""
+    (folder / "a").write_text("one\ntwo\n")
+    await worker.write("a", "one\n")
+    await worker.write("a", "one\ntwo\n")
+    await worker.write("a", "one\n")
+    await worker.session.undo(parts=[worker.calls[2]])
+    assert await worker.blame("a") == [("one", "before"), ("two", "1")]
+    await worker.session.redo(parts=[worker.calls[2]])
+    assert await worker.blame("a") == [("one", "before")]
+    await worker.session.undo(parts=[worker.calls[0]])
+    assert await worker.blame("a") == [("one", "before"), ("two", "before")]
+    await worker.session.redo(parts=[worker.calls[0]])
+    await worker.session.undo(parts=[worker.calls[1], worker.calls[2]])
+    assert await worker.blame("a") == [("one", "before")]
+
+
 async def test_a_moved_file_keeps_its_lines(folder: Path, worker: Worker) -> None:
     """By a command or a tool, changed on the way, again and again, over another file and back; but
     not if most of it is new."""

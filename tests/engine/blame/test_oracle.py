@@ -1,5 +1,5 @@
 """Blame against what the lines say themselves, over random histories of three sessions and a person
-who edit, move, delete and undo."""
+who edit, move, delete, revert and undo."""
 
 import sys
 from collections import Counter
@@ -56,9 +56,9 @@ def _as_the_sessions(write: history.Write) -> versions.Writer:
 
 
 MUTATIONS: dict[str, tuple[object, str, Callable[..., object], int]] = {
-    "restored lines come from nowhere": (lines._Walk, "_restored", _nothing, 0),
-    "a moved file is a new one": (lines._Walk, "_take_moved", lambda self, left, *_: left, 1),
-    "what is shared is the session's": (versions, "_writer", _as_the_sessions, 1),
+    "restored lines come from nowhere": (lines._Walk, "_restored", _nothing, 2),
+    "a moved file is a new one": (lines._Walk, "_take_moved", lambda self, left, *_: left, 0),
+    "what is shared is the session's": (versions, "_writer", _as_the_sessions, 2),
     "nothing is known of the beginning": (blame, "_opening", lambda *_: None, 0),
 }
 """Where something is broken, how, and the first of the seeds that are tried."""

@@ -162,19 +162,23 @@ class _Building:
         """The writes that a plan takes out, oldest first; None for a change that divides them."""
         plan = self._writes[index]
         taken: list[int | None] = []
-        sees_plans = True
+        sees_plans = plan.source not in ("undo", "redo")
         for at in range(index - 1, -1, -1):
             write = self._writes[at]
-            if write.is_plan:
-                # Plans are taken out up to the last one that took plans back, or became final.
-                is_own = write.session_id == plan.session_id
+            is_own = write.session_id == plan.session_id
+            if (write.session_id, write.part_id) in plan.chosen:
+                taken.append(at)
+            elif write.is_plan:
+                # Plans are taken out up to the last one that took plans back, or became final; a
+                # redo takes undos back, whatever came later.
                 sees_plans = sees_plans and not (is_own and write.source == "unrevert")
-                if is_own and sees_plans:
+                is_undone = plan.source == "redo" and write.source == "undo"
+                if is_own and (sees_plans or is_undone):
                     taken.append(at)
             elif write.source == "shared":
                 taken.append(None)
             elif write.source != "uncovered":
-                sees_plans = sees_plans and write.session_id != plan.session_id
+                sees_plans = sees_plans and not is_own
                 if any(stretch.holds(write) for stretch in plan.takes_out):
                     taken.append(at)
         return taken[::-1]

@@ -1,5 +1,6 @@
 """The summary of a session's changes, updated cheaply at the end of every step of a turn."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -40,7 +41,8 @@ class Summaries:
         """
         store = self._session._engine.store
         found = await store.scan(partial(family_changes, self._session.id, self._first))
-        new = {key: change for change in found if (key := change.key) not in self._known}
+        standing = (change for change in found if change.undone_by is None)
+        new = {key: change for change in standing if (key := change.key) not in self._known}
         try:
             await self._count(new)
         except SnapshotError:
@@ -67,4 +69,25 @@ def summed(counts: "Counts") -> SessionSummary:
         additions=sum(additions for additions, _ in changed),
         deletions=sum(deletions for _, deletions in changed),
         files=len(changed),
+    )
+
+
+async def resummed(
+    session: "Session", before: Sequence[StoredChange], after: Sequence[StoredChange]
+) -> SessionSummary | None:
+    """The session's summary where at some paths other changes stand than before; None if they
+    cannot be read. Only these paths are counted."""
+    summary = session.info.summary
+    if summary is None:
+        return None
+    diffs = session._engine.diffs
+    try:
+        was = summed(await diffs.counts(session, before))
+        now = summed(await diffs.counts(session, after))
+    except SnapshotError:
+        return None
+    return SessionSummary(
+        additions=max(0, summary.additions - was.additions + now.additions),
+        deletions=max(0, summary.deletions - was.deletions + now.deletions),
+        files=max(0, summary.files - was.files + now.files),
     )

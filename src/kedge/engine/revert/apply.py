@@ -74,6 +74,9 @@ def finish_of(
     outcomes = step_outcomes(steps, results)
     done = [step for step in steps if outcomes[step.number] == "done"]
     seen, unseen = _known(done, receipt), _unknown(receipt)
+    if plan.kind in ("undo", "redo"):
+        # The conversation still tells of what is no longer there.
+        seen, unseen = [], [step.path for step in steps]
     before: dict[bytes, State] = {step.path: step.expect for step in done}
     after: dict[bytes, State] = {step.path: step.want for step in done}
     return Finish(

@@ -1,18 +1,18 @@
-"""The lease of a session during a revert."""
+"""The lease of a session during a revert, and the end of the tasks that it has begun."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kedge.domain.errors import SessionBusy
+from kedge.domain.errors import SessionBusy, SessionNotFound
 from kedge.domain.sessions import Idle
 from kedge.snapshot.files.steps import MayWrite
 from kedge.store.queries.fences import Fence
 from kedge.store.queries.requests import open_requests
-from kedge.store.queries.reverts import begin_revert, end_revert, resume_plan
+from kedge.store.queries.reverts import begin_revert, begin_undo, end_revert, resume_plan
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -34,12 +34,15 @@ class Lease:
 
 
 @asynccontextmanager
-async def leased(engine: "Engine", session_id: str) -> AsyncIterator[Lease]:
-    """Take the lease of a session; `SessionBusy` if it runs and was not asked to stop."""
+async def leased(engine: "Engine", session_id: str, *, hides: bool = True) -> AsyncIterator[Lease]:
+    """Take the lease of a session; `SessionBusy` if it runs and was not asked to stop.
+
+    `hides` says whether messages may be hidden, and with them prompts that wait.
+    """
     deadline = asyncio.get_running_loop().time() + engine.settings.stop_patience
     while True:
         try:
-            async with _kept(engine, session_id, None) as lease:
+            async with _kept(engine, session_id, None, hides) as lease:
                 assert lease is not None
                 yield lease
                 return
@@ -48,6 +51,19 @@ async def leased(engine: "Engine", session_id: str) -> AsyncIterator[Lease]:
             if late or not await _is_stopping(engine, session_id):
                 raise SessionBusy(session_id) from None
         await asyncio.sleep(_LOOK)
+
+
+async def stop_tasks(engine: "Engine", session_ids: Iterable[str]) -> None:
+    """Stop tasks in the background whose calls are undone; their caller is told with its next
+    prompt."""
+    for session_id in session_ids:
+        await engine.background.defer(session_id)
+        try:
+            is_over = await engine.runs.stop(session_id)
+        except SessionNotFound:
+            continue  # its deletion has stopped it
+        if not is_over:
+            raise SessionBusy(session_id)
 
 
 @asynccontextmanager
@@ -69,7 +85,7 @@ class _Taken(Exception):
 
 @asynccontextmanager
 async def _kept(
-    engine: "Engine", session_id: str, plan_id: str | None
+    engine: "Engine", session_id: str, plan_id: str | None, hides: bool = False
 ) -> AsyncIterator[Lease | None]:
     def stop(closer: asyncio.Task[Any] | None) -> None:
         """Ignored: a revert ends soon, and one that is cut off would only have to be completed
@@ -81,7 +97,7 @@ async def _kept(
         raise _Taken from None
     try:
         still_held = engine.runs.still_held()
-        fence = await _take(engine, session_id, plan_id, stop)
+        fence = await _take(engine, session_id, plan_id, stop, hides)
         if fence is None:
             yield None
             return
@@ -97,11 +113,13 @@ async def _kept(
 
 
 async def _take(
-    engine: "Engine", session_id: str, plan_id: str | None, stop: "Stop"
+    engine: "Engine", session_id: str, plan_id: str | None, stop: "Stop", hides: bool
 ) -> Fence | None:
     runs = engine.runs
     names: dict[str, Any] = {"ttl": runs.ttl, "is_alive": runs.alive_in(session_id, stop)}
     try:
+        if plan_id is None and not hides:
+            return await engine.store.write(partial(begin_undo, session_id, runs.owner, **names))
         if plan_id is None:
             now = engine.clock.now()
             begin = partial(begin_revert, session_id, runs.owner, engine.ids, now=now, **names)

@@ -5,7 +5,7 @@ Reads only the database; what is on disk is inspected elsewhere.
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kedge.domain.file_states import Absent, Outcome, Present, examined
@@ -16,8 +16,14 @@ from kedge.snapshot.files.reader import Disk
 from kedge.store.port import Store
 from kedge.store.queries.boundaries import Boundary
 from kedge.store.queries.change_queries import opening_snapshots
-from kedge.store.queries.changes import StoredChange, family_changes, later_changes
+from kedge.store.queries.changes import (
+    ChangeKey,
+    StoredChange,
+    family_changes,
+    later_changes,
+)
 from kedge.store.queries.plans import PlanStep, StoredPlan, pending_plans, plan_steps
+from kedge.store.queries.undone import Act, family_of, lives, undone_in
 from kedge.store.transaction import Script
 
 _NOT_INSPECTED = "what it did there could not be inspected"
@@ -64,22 +70,43 @@ class Material:
     """What the session did to each path before the boundary."""
     openings: list[str] = field(default_factory=list)
     """The snapshots at the beginning of the session and at the boundary."""
+    wider: dict[bytes, list[Dated]] = field(default_factory=dict)
+    """The same segments with earlier undos and what these took out: they lead to the same, and
+    nothing of them counts as a change by others. Tried first."""
+    ways: dict[bytes, list[list[Dated]]] = field(default_factory=dict)
+    """Other segments that lead to the same, tried last; see `PathHistory.otherwise`."""
+    reverse: dict[bytes, tuple[Segment, ...]] = field(default_factory=dict)
+    by_force: dict[bytes, list[Dated]] = field(default_factory=dict)
+    lives: dict[bytes, list[Segment]] = field(default_factory=dict)
+    """All that the session did at a path, where it is not what it did earlier and later."""
 
     def histories(self, disk: dict[bytes, Disk]) -> list[PathHistory]:
         """The history of each inspected path."""
         histories = []
         for path, found in disk.items():
-            dated = _happened(self.segments[path], found)
+            ways = [_happened(self.segments[path], found), *self.ways.get(path, ())]
+            if path in self.wider:
+                ways.insert(0, self.wider[path])
+            history, *others = (self._history(path, way, found) for way in ways)
+            force = self.by_force.get(path)
             histories.append(
-                PathHistory(
-                    path=path,
-                    segments=tuple(each.segment for each in dated),
-                    disk=found,
-                    others_later=self.later.get(path, -1) > dated[0].number,
-                    unsure=any(each.unsure for each in dated),
+                replace(
+                    history,
+                    otherwise=tuple(others),
+                    by_force=self._history(path, force, found) if force else None,
                 )
             )
         return histories
+
+    def _history(self, path: bytes, dated: Sequence[Dated], disk: Disk) -> PathHistory:
+        return PathHistory(
+            path=path,
+            segments=tuple(each.segment for each in dated),
+            disk=disk,
+            others_later=self.later.get(path, -1) > min(each.number for each in dated),
+            unsure=any(each.unsure for each in dated),
+            reverse=self.reverse.get(path),
+        )
 
     def plain(self) -> dict[bytes, list[Segment]]:
         """The segments of each path, including those that must not be touched."""
@@ -129,7 +156,8 @@ def written(session_id: str) -> Script[list[Written]]:
 
 
 def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Material]:
-    changes = yield from family_changes(session_id, boundary.pos, from_part=boundary.part_id)
+    behind = yield from family_changes(session_id, boundary.pos, from_part=boundary.part_id)
+    changes = [change for change in behind if change.undone_by is None]
     pending = yield from written(session_id)
     # What a files-only revert wrote is among the changes.
     hiding = [each for each in pending if each.plan.kind != "files"]
@@ -138,9 +166,12 @@ def _of_revert(session_id: str, root: str, boundary: Boundary) -> Script[Materia
     undone = {change.key for change in changes}
     before = yield from family_changes(session_id, 0, boundary.pos)
     earlier = [change for change in before if change.key not in undone]
-    material.earlier = _gathered(root, earlier, []).plain()
+    stays = [change for change in earlier if change.undone_by is None]
+    material.earlier = _gathered(root, stays, []).plain()
     material.openings = yield from opening_snapshots(session_id, (0, boundary.pos))
     yield from _find_later(material, session_id)
+    out = [change for change in (*before, *behind) if change.undone_by is not None]
+    yield from _find_ways(material, session_id, out)
     return material
 
 
@@ -151,7 +182,25 @@ def _of_unrevert(session_id: str, root: str) -> Script[Material]:
     taken = [each.plan.data.snapshot for each in pending[:1]]
     material.openings = [snapshot for snapshot in taken if snapshot is not None]
     yield from _find_later(material, session_id)
+    yield from _find_ways(material, session_id, (yield from undone_in(session_id)))
     return material
+
+
+def _find_ways(material: Material, session_id: str, out: Iterable[StoredChange]) -> Script[None]:
+    """Where calls were undone, what they did can be taken out once more together with the undo."""
+    paths = {path for change in out if (path := change.path_from(material.root)) is not None}
+    wanted = sorted(paths & material.segments.keys())
+    if wanted:
+        family = yield from family_of(session_id)
+        for path, life in (yield from lives(material.root, wanted, family)).items():
+            if life.acts:
+                alone = material.segments[path]
+                material.wider[path] = by_number([*alone, *pairs(life.acts)])
+            written = [
+                each for each in material.segments[path] if each.segment.source is Source.REVERT
+            ]
+            whole = [*map(dated, life.own), *map(written_by, life.acts), *written]
+            material.lives[path] = [each.segment for each in by_number(whole)]
 
 
 def _find_later(material: Material, session_id: str) -> Script[None]:
@@ -164,7 +213,7 @@ def _find_later(material: Material, session_id: str) -> Script[None]:
 def _gathered(root: str, changes: Sequence[StoredChange], pending: Sequence[Written]) -> Material:
     material = Material(root, list(changes), list(pending))
     for change in changes:
-        _add_change(material, change)
+        add_change(material, change)
     for each in pending:
         material.folders += each.plan.data.made
         files = each.plan.data.receipt.files
@@ -195,7 +244,8 @@ def _happened(history: Sequence[Dated], disk: Disk) -> Sequence[Dated]:
     return kept[::-1] or history
 
 
-def _add_change(material: Material, change: StoredChange) -> None:
+def add_change(material: Material, change: StoredChange) -> None:
+    """Add a change of the session, wherever it belongs."""
     path = change.path_from(material.root)
     source: EntrySource = "declared" if change.source == "declared" else "observed"
     if path is None:
@@ -219,3 +269,29 @@ def _add_change(material: Material, change: StoredChange) -> None:
 def _source(sources: Iterable[Source]) -> EntrySource:
     seen = (Source.OBSERVED, Source.SHARED)
     return "observed" if any(each in seen for each in sources) else "declared"
+
+
+def pairs(acts: Iterable[Act], without: Iterable[ChangeKey] = ()) -> list[Dated]:
+    """Undos and what they took out: taking out both changes nothing in the end."""
+    back = frozenset(without)
+    found = []
+    for act in acts:
+        found.append(written_by(act))
+        found += [dated(each) for each in act.changes if each.key not in back]
+    return found
+
+
+def written_by(act: Act) -> Dated:
+    """What an undo wrote."""
+    source = Source.OBSERVED if act.is_observed else Source.REVERT
+    return Dated(act.number, Segment(act.before, act.after, source))
+
+
+def dated(change: StoredChange) -> Dated:
+    """A change as a segment."""
+    return Dated(change.timeline, Segment(change.before, change.after, Source(change.source)))
+
+
+def by_number(dated: Iterable[Dated]) -> list[Dated]:
+    """Segments in the order in which they happened."""
+    return sorted(dated, key=lambda each: each.number)

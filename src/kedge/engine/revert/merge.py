@@ -123,6 +123,13 @@ class PathHistory:
     """Whether another session changed the path after the first segment."""
     unsure: bool = False
     """Whether it is uncertain, after a crash, that one of the segments ever happened."""
+    otherwise: tuple["PathHistory", ...] = ()
+    """Other segments that lead to the same, to be tried if there is a conflict."""
+    reverse: tuple[Segment, ...] | None = None
+    """What must lead back again: without it, or if it does not, there is a conflict. None where
+    that does not matter."""
+    by_force: "PathHistory | None" = None
+    """What to restore instead of leaving the path alone in a conflict."""
 
     @property
     def own(self) -> tuple[Segment, ...]:

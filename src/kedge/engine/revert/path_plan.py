@@ -1,12 +1,21 @@
 """Decides the outcome of one path by itself; `plan` decides whether it fits with the other
 paths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 
 from kedge.domain.errors import SnapshotError
 from kedge.domain.file_states import Absent, Known, Outcome, Present
-from kedge.engine.revert.merge import Conflict, Contents, PathHistory, Source, composed, without
+from kedge.engine.revert.merge import (
+    Conflict,
+    Contents,
+    PathHistory,
+    Segment,
+    Source,
+    composed,
+    without,
+)
 from kedge.snapshot.files.reader import Blocked, Disk, Folder, Obstacle, is_same
 
 EntrySource: TypeAlias = Literal["declared", "observed"]
@@ -16,6 +25,8 @@ _SHARED = (
     " died"
 )
 _INTERRUPTED = "a revert was interrupted here, and it was changed before that could be completed"
+_GONE = "nothing is left there of what was to be undone or put back"
+_NOT_ALONE = "it cannot be told from later changes of the same lines"
 _SHARED_STAYS = "a change stays of which it is not known whose it is"
 
 
@@ -30,6 +41,8 @@ class Wish:
     outcome: Outcome
     reason: str | None
     source: EntrySource
+    is_moot: bool = False
+    """Whether nothing is done because nothing is left of what was to be undone."""
 
     @property
     def now(self) -> Known:
@@ -58,11 +71,21 @@ class Wish:
         return replace(self, want=self.now, outcome=outcome, reason=reason)
 
 
+def decided(history: PathHistory, contents: Contents) -> tuple[PathHistory, Wish]:
+    """What to do at a path, and the history by which: the first that meets no conflict."""
+    first = history, merged(history, contents)
+    for each in (history, *history.otherwise):
+        found = first if each is history else (each, merged(each, contents))
+        if found[1].outcome is not Outcome.CONFLICT:
+            return found
+    return first
+
+
 def merged(history: PathHistory, contents: Contents) -> Wish:
     """Undo the own segments of a path, newest first, and keep what others changed."""
     wish = _untouched(history)
     segments = composed(history.segments)
-    if not segments:
+    if not segments and not history.reverse:
         return _unsure(wish, history)
     if isinstance(history.disk, Obstacle):
         return _obstructed(wish, history.disk)
@@ -72,6 +95,9 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
             want = without(segment, want, contents)
         if isinstance(want, Absent) and isinstance(wish.now, Present):
             _check_deletion(history, wish.now)
+        is_exact = len(segments) == 1 and is_same(wish.now, segments[0].after)
+        if not is_exact and not _leads_back(history, segments, want, wish.now, contents):
+            return _not_alone(wish, want)
     except Conflict as conflict:
         reason = _in_the_way(history.disk) or str(conflict)
         return wish.given_up(Outcome.CONFLICT, reason)
@@ -79,6 +105,38 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
         # A lost or damaged object costs only this path.
         return wish.given_up(Outcome.SKIPPED, str(error))
     return _granted(wish, want, history.own[0].before)
+
+
+def _leads_back(
+    history: PathHistory, segments: Sequence[Segment], want: Known, now: Known, contents: Contents
+) -> bool:
+    """Whether there is a way back, if there has to be one: by each step, and by the reverse.
+
+    Then exactly the chosen changes are undone: none of them is hidden by another that stays.
+    """
+    if history.reverse is None:
+        return True
+    try:
+        state = now
+        for segment in reversed(segments):
+            before, state = state, without(segment, state, contents)
+            if not is_same(without(_inverse(segment), state, contents), before):
+                return False
+        for segment in reversed(composed(history.reverse)):
+            want = without(segment, want, contents)
+    except Conflict:
+        return False
+    return is_same(want, now)
+
+
+def _inverse(segment: Segment) -> Segment:
+    return Segment(segment.after, segment.before, segment.source)
+
+
+def _not_alone(wish: Wish, want: Known) -> Wish:
+    if is_same(want, wish.now):
+        return replace(wish, reason=_GONE, is_moot=True)
+    return wish.given_up(Outcome.CONFLICT, _NOT_ALONE)
 
 
 def _unsure(wish: Wish, history: PathHistory) -> Wish:
@@ -117,7 +175,8 @@ def _others_work(history: PathHistory) -> str | None:
 def _untouched(history: PathHistory) -> Wish:
     """The path left as it is, as is right if there is nothing to undo."""
     own = history.own
-    is_observed = not own or any(each.source is Source.OBSERVED for each in own)
+    told = own if history.reverse is None else history.reverse
+    is_observed = not own or any(each.source is Source.OBSERVED for each in told)
     stays = _SHARED_STAYS if len(own) < len(history.segments) else None
     return Wish(
         path=history.path,

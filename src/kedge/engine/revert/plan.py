@@ -13,7 +13,7 @@ from kedge.domain.errors import InvariantBroken, ObjectMissing
 from kedge.domain.file_states import AsideCopy, FileStep, Known, Outcome, Present
 from kedge.domain.receipts import RevertStrategy
 from kedge.engine.revert.merge import Contents, PathHistory
-from kedge.engine.revert.path_plan import EntrySource, Wish, merged, overwritten
+from kedge.engine.revert.path_plan import EntrySource, Wish, decided, overwritten
 from kedge.engine.revert.safety import Facts, check, taken_by
 from kedge.snapshot.files.reader import Blocked, Folder
 
@@ -114,6 +114,10 @@ class Plan:
     """Folders to remove after the deletions if they are empty, the deepest first."""
     entries: tuple[Entry, ...]
     """One per path, sorted by path."""
+    moot: frozenset[bytes] = frozenset()
+    """Paths at which nothing is left of what was to be undone."""
+    forced: frozenset[bytes] = frozenset()
+    """Paths that are restored although there is a conflict."""
 
 
 def plan(
@@ -134,7 +138,13 @@ def plan(
     contents = Contents(read)
     ordered = sorted(histories, key=lambda each: each.path)
     by_overwriting = strategy == "overwrite"
-    wishes = [overwritten(each) if by_overwriting else merged(each, contents) for each in ordered]
+    decisions = [_decided(each, contents, by_overwriting) for each in ordered]
+    forced = {
+        each.path
+        for each, (used, _) in zip(ordered, decisions, strict=True)
+        if used is each.by_force
+    }
+    ordered, wishes = [used for used, _ in decisions], [wish for _, wish in decisions]
     wishes = placed(wishes if has is None else [_possible(wish, contents, has) for wish in wishes])
     known = facts or Facts.of(ordered)
     if by_overwriting:
@@ -153,7 +163,20 @@ def plan(
             Entry(path=wish.path, outcome=wish.outcome, reason=wish.reason, source=wish.source)
             for wish in wishes
         ),
+        moot=frozenset(wish.path for wish in wishes if wish.is_moot),
+        forced=frozenset(forced),
     )
+
+
+def _decided(
+    history: PathHistory, contents: Contents, by_overwriting: bool
+) -> tuple[PathHistory, Wish]:
+    if by_overwriting and history.by_force is None:
+        return history, overwritten(history)
+    used, wish = decided(history, contents)
+    if by_overwriting and history.by_force and wish.outcome is Outcome.CONFLICT:
+        return history.by_force, overwritten(history.by_force)
+    return used, wish
 
 
 def _check_paths(histories: Sequence[PathHistory]) -> None:

@@ -309,6 +309,7 @@ class Evidence:
             earlier=self._material.earlier,
             opening=opening,
             displaced=displaced,
+            lives=self._material.lives,
             elsewhere=self._elsewhere,
         )
 

@@ -17,6 +17,7 @@ from kedge.store.queries.messages import get_message
 from kedge.store.queries.plans import PlanStep, StepOutcome
 from kedge.store.queries.tails import part_of_call
 from kedge.store.queries.timeline import head_at
+from kedge.store.queries.undone import unknown_calls
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -127,9 +128,23 @@ async def _unknown_calls(engine: "Engine", session: "Session", boundary: Boundar
             # The part was removed.
             continue
         name = _name(part) if isinstance(part, ToolPart) else part.id
-        unseen = f"what it did to files is not known, because {call.reason}"
-        notes.append(f"{unseen if call.reason else _UNSEEN}: {name}")
+        notes.append(_unseen(name, call.reason))
     return notes
+
+
+async def notes_of_calls(
+    engine: "Engine", session: "Session", parts: Sequence[tuple[str, int, str]]
+) -> list[str]:
+    """What a user should know about the undo of single calls."""
+    if not engine.settings.snapshots:
+        return [_OFF]
+    found = await engine.store.scan(partial(unknown_calls, parts))
+    return [_unseen(_name(part), reason) for part, reason in found]
+
+
+def _unseen(name: str, reason: str | None) -> str:
+    unseen = f"what it did to files is not known, because {reason}"
+    return f"{unseen if reason else _UNSEEN}: {name}"
 
 
 def _name(part: ToolPart) -> str:

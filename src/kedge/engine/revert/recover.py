@@ -85,7 +85,7 @@ class Unfinished:
             busy = await lock_files(stack, timeline.locks, plan.worktree, paths)
             failed = {path: Result(path, Outcome.CONFLICT, _BUSY) for path in busy}
             order: AsyncOrdered | None = None
-            is_known = plan.kind == "files"
+            is_known = plan.kind in ("files", "undo", "redo")
             try:
                 if steps:
                     order = await self._order(stack, plan)
@@ -100,7 +100,7 @@ class Unfinished:
                 is_known = is_known and found is not None
                 results = all_skipped(steps, str(error)) | (found or {})
                 finish = finish_of(plan, steps, results)
-            # A files-only revert is a change by itself: what was found after it counts.
+            # What stays a change, or takes single calls out, is decided by what is found after it.
             await self._close(plan, finish if is_known else _none_ruled_out(finish), lease)
 
     async def _order(self, stack: AsyncExitStack, plan: StoredPlan) -> AsyncOrdered:

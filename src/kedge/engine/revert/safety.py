@@ -57,6 +57,8 @@ class Facts:
     """The contents at the paths of the plan when the session began."""
     displaced: Collection[Content] = frozenset()
     """Contents that were anywhere in the worktree when the session began, and are not there now."""
+    lives: Mapping[bytes, Sequence[Segment]] = field(default_factory=dict)
+    """What it did to paths in its order, where that is not `earlier` followed by `undone`."""
     elsewhere: Callable[[Collection[Content]], Mapping[Content, Sequence[bytes]]] = _nowhere
     """Paths at which contents are on disk now; called only where it matters."""
 
@@ -67,13 +69,16 @@ class Facts:
 
     def life(self, path: bytes) -> list[Segment]:
         """All that the session did to a path."""
+        if path in self.lives:
+            return list(self.lives[path])
         return [*self.earlier.get(path, ()), *self.undone.get(path, ())]
 
     @cached_property
     def found(self) -> set[Content]:
         """Contents that the session found rather than wrote; what it wrote before the boundary
         counts as found, because that stays."""
-        histories = (*self.undone.values(), *map(self.life, self.earlier))
+        lives = map(self.life, {**self.earlier, **self.lives})
+        histories = (*self.undone.values(), *lives)
         states = (state for history in histories for state in _found(history))
         return {content for state in states if (content := _content(state))}
 

@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kedge._async import to_the_end
-from kedge._failpoints import reach
-from kedge.domain.errors import SessionBusy, SessionNotFound
+from kedge.domain.errors import SessionBusy
 from kedge.domain.file_states import LEFT, State
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import FileDiff, Idle, SessionSummary
 from kedge.engine.diffs.diffs import ROOM
 from kedge.engine.diffs.summaries import Summaries
-from kedge.engine.revert.apply import carry_out
-from kedge.engine.revert.lease import Lease, leased
+from kedge.engine.revert.execution import execute, plan_data
+from kedge.engine.revert.lease import leased, stop_tasks
 from kedge.engine.revert.material import Material, material_of_revert, material_of_unrevert, written
 from kedge.engine.revert.prepare import Asked, Prepared, Preparing
 from kedge.engine.revert.receipts import nothing_done
 from kedge.engine.revert.recover import Unfinished
-from kedge.engine.timeline.formats import declared_data
 from kedge.snapshot.diffs.patches import git_diff
 from kedge.snapshot.diffs.trees import tree_changes
 from kedge.snapshot.values import Change
 from kedge.store.queries.boundaries import Boundary, find_boundary
-from kedge.store.queries.changes import Home, task_sessions
-from kedge.store.queries.plans import NewPlan, PlanData, PlanKind, PlanStep, StoredPlan, open_plans
-from kedge.store.queries.reverts import finish_plan, store_plan
+from kedge.store.queries.changes import task_sessions
+from kedge.store.queries.plans import PlanData, PlanKind, open_plans
 from kedge.store.queries.sessions import change_session
 
 if TYPE_CHECKING:
@@ -104,20 +101,15 @@ class Reverts:
                     return prepared.receipt(asked.strategy, applied=False)
                 data = await self._revert_data(session, boundary, asked, material, prepared)
                 kind: PlanKind = "files" if asked.scope == "files" else "revert"
-                return await self._carry_out(session, lease, kind, data, prepared)
+                receipt = await execute(session, lease, kind, data, prepared)
+                await self._summarise(session)
+                return receipt
 
     async def _stop_subtasks(self, session: "Session", boundary: Boundary) -> None:
         """Stop the tasks in the background that what is undone has begun."""
         script = partial(task_sessions, session.id, boundary.pos, boundary.part_id)
-        for child in await self._engine.store.scan(script):
-            # Told after an unrevert; dropped with the prompt that makes the revert final.
-            await self._engine.background.defer(child)
-            try:
-                is_over = await self._engine.runs.stop(child)
-            except SessionNotFound:
-                continue  # its deletion has stopped it
-            if not is_over:
-                raise SessionBusy(child)
+        # Told after an unrevert; dropped with the prompt that makes the revert final.
+        await stop_tasks(self._engine, await self._engine.store.scan(script))
 
     async def unrevert(self, session: "Session", *, dry_run: bool) -> Receipt:
         """Restore what the pending reverts of a session took out."""
@@ -149,8 +141,11 @@ class Reverts:
             asked = Asked()
             preparing = Preparing(self._engine, session, material, asked)
             async with preparing.prepared(None) as prepared:
-                data = self._data(prepared.receipt(asked.strategy, applied=True), prepared)
-                return await self._carry_out(session, lease, "unrevert", data, prepared)
+                receipt = prepared.receipt(asked.strategy, applied=True)
+                data = plan_data(self._engine, receipt, prepared)
+                receipt = await execute(session, lease, "unrevert", data, prepared)
+                await self._summarise(session)
+                return receipt
 
     async def _check_idle(self, session: "Session") -> None:
         """When nothing can be done now, that may be different once the session is idle."""
@@ -169,15 +164,16 @@ class Reverts:
         store = self._engine.store
         return await material_of_revert(store, session.id, session.worktree, boundary)
 
-    def _data(self, receipt: Receipt, prepared: Prepared) -> PlanData:
-        return PlanData(
-            machine=self._engine.timeline.machine,
-            partID=self._engine.ids.part(),
-            folders=list(prepared.plan.folders),
-            needs={step.number: list(step.needs) for step in prepared.plan.steps if step.needs},
-            made=list(prepared.folders),
-            receipt=receipt,
-        )
+    async def _summarise(self, session: "Session") -> None:
+        """Where no message is hidden, update the session's summary to the changes that are left."""
+        if session.info.revert is not None:
+            return
+        summary = await Summaries(session).summary()
+        if summary is not None and summary != session.info.summary:
+            change = partial(msgspec.structs.replace, summary=summary)
+            session.info = await self._engine.store.write(
+                partial(change_session, session.id, change)
+            )
 
     async def _revert_data(
         self,
@@ -191,7 +187,7 @@ class Reverts:
         taken = prepared.snapshot.id if prepared.snapshot else None
         diffs = await self._diffs(session, material, prepared)
         summary = session.info.summary if asked.scope == "files" else _summed(diffs)
-        plain = self._data(prepared.receipt(asked.strategy, applied=True), prepared)
+        plain = plan_data(self._engine, prepared.receipt(asked.strategy, applied=True), prepared)
         return msgspec.structs.replace(
             plain,
             messageID=boundary.message_id,
@@ -216,72 +212,6 @@ class Reverts:
             if (path := change.path_from(material.root)) is not None and path not in left
         ]
         return await self._engine.diffs.outlines(session, undone) if undone else []
-
-    async def _carry_out(
-        self,
-        session: "Session",
-        lease: Lease,
-        kind: PlanKind,
-        data: PlanData,
-        prepared: Prepared,
-    ) -> Receipt:
-        """Store the plan, carry it out, and store its outcome."""
-        engine = self._engine
-        steps = [
-            PlanStep(number=step.number, path=step.path, expect=step.expect, want=step.want)
-            for step in prepared.plan.steps
-        ]
-        plan = await self._store(session, lease, kind, data, prepared, steps)
-        reach("plan-stored")
-        finish = await carry_out(engine.timeline, prepared.order, plan, steps, lease.still_held)
-        reach("before-outcome")
-        write = partial(finish_plan, plan, finish, fence=lease.fence, now=engine.clock.now())
-        session.info = await engine.store.write_bulk(write)
-        lease.is_over = True
-        reach("after-outcome")
-        if session.info.revert is None:
-            await self._summarise(session)
-        return finish.receipt
-
-    async def _summarise(self, session: "Session") -> None:
-        """Where no message is hidden, update the session's summary to the changes that are left."""
-        summary = await Summaries(session).summary()
-        if summary is not None and summary != session.info.summary:
-            change = partial(msgspec.structs.replace, summary=summary)
-            session.info = await self._engine.store.write(
-                partial(change_session, session.id, change)
-            )
-
-    async def _store(
-        self,
-        session: "Session",
-        lease: Lease,
-        kind: PlanKind,
-        data: PlanData,
-        prepared: Prepared,
-        steps: list[PlanStep],
-    ) -> StoredPlan:
-        engine = self._engine
-        if prepared.snapshots is not None and prepared.plan.contents:
-            contents = prepared.plan.contents.values()
-            await prepared.snapshots.put_blobs(contents, session=session.id)
-        plan = NewPlan(
-            id=engine.ids.make("pln"),
-            session_id=session.id,
-            worktree=session.worktree,
-            kind=kind,
-            data=data,
-            time_created=engine.clock.now(),
-        )
-        before: dict[bytes, State] = {step.path: step.expect for step in prepared.plan.steps}
-        home = Home(
-            session_id=session.id, message_id="", part_id=data.partID, worktree=session.worktree
-        )
-        call = engine.timeline.new_call(
-            home, "declared", asked=prepared.asked, data=declared_data(before)
-        )
-        script = partial(store_plan, plan, steps, call, fence=lease.fence)
-        return await engine.store.write_durable(script)
 
 
 def _summed(diffs: list[FileDiff]) -> SessionSummary:

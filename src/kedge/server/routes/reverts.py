@@ -1,4 +1,6 @@
-"""Routes for reverts: preview, revert, and unrevert."""
+"""Routes for reverts and undos: preview, revert and unrevert, undo and redo."""
+
+from typing import Any
 
 import msgspec
 
@@ -33,6 +35,24 @@ class RevertBody(msgspec.Struct, frozen=True, kw_only=True):
     """Only these paths and everything below them, relative to the session's directory."""
     scope: RevertScope = "all"
     """What to revert."""
+
+
+class UndoBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls to undo or redo, and how: at least one of the first four fields is needed."""
+
+    calls: list[str] | None = None
+    """Ids that the model gave to its calls: `callID` of their parts."""
+    parts: list[str] | None = None
+    messages: list[str] | None = None
+    """All calls of an answer; for a prompt, of its turn."""
+    files: list[str] | None = None
+    """Only these paths and everything below them, relative to the session's directory; alone, all
+    calls there."""
+    strategy: RevertStrategy = "merge"
+    """What to do with a file in which the calls cannot be separated from what came later: leave it
+    alone, restore it to before the first of them (not for a redo), or change nothing at all."""
+    dryRun: bool = False
+    """Only report what would be done."""
 
 
 class RevertedSession(SessionInfo, frozen=True, kw_only=True):
@@ -79,6 +99,52 @@ async def unrevert(request: Request[NoQuery, NoBody]) -> Response:
     session = await request.session()
     receipt = await session.unrevert()
     return _answer(session.info, receipt)
+
+
+@routes.post(
+    "/session/{sessionID}/undo",
+    "kedge.session.undo",
+    body=UndoBody,
+    answer=RevertedSession,
+    grants=always,
+)
+async def undo(request: Request[NoQuery, UndoBody]) -> Response:
+    """Take chosen calls out of the files and leave all that came later in place.
+
+    No message is hidden; `redo` puts the calls back at any time.
+    """
+    session = await request.session()
+    receipt = await session.undo(**_asked(request.body))
+    return _answer(await shown(session), receipt)
+
+
+@routes.post(
+    "/session/{sessionID}/redo",
+    "kedge.session.redo",
+    body=UndoBody,
+    answer=RevertedSession,
+    grants=always,
+)
+async def redo(request: Request[NoQuery, UndoBody]) -> Response:
+    """Put calls back that `undo` took out of the files."""
+    session = await request.session()
+    receipt = await session.redo(**_asked(request.body))
+    return _answer(await shown(session), receipt)
+
+
+def _asked(body: UndoBody) -> dict[str, Any]:
+    return {
+        "calls": body.calls,
+        "parts": _checked("prt", body.parts, "parts"),
+        "messages": _checked("msg", body.messages, "messages"),
+        "files": body.files,
+        "strategy": body.strategy,
+        "dry_run": body.dryRun,
+    }
+
+
+def _checked(prefix: str, ids: list[str] | None, name: str) -> list[str] | None:
+    return None if ids is None else [checked_id(prefix, id, name) for id in ids]
 
 
 def _answer(info: SessionInfo, receipt: Receipt) -> Response:

@@ -16,12 +16,17 @@ from kedge.store.transaction import Row, Script, row, rows
 
 def standing_changes(session_id: str) -> Script[list[StoredChange]]:
     """The changes of a session and its subtasks that are still in the files."""
-    undone: set[ChangeKey] = set()
-    for each in (yield from _line(session_id)):
-        plans = hiding((yield from pending_plans(each)))
-        undone |= (yield from undone_changes(plans)).keys()
+    hidden = yield from hidden_changes(session_id)
     changes = yield from family_changes(session_id, 0)
-    return [change for change in changes if change.key not in undone]
+    return [each for each in changes if each.undone_by is None and each.key not in hidden]
+
+
+def hidden_changes(session_id: str) -> Script[dict[ChangeKey, StoredChange]]:
+    """The changes that pending reverts of a session and of its ancestors took out of the files."""
+    hidden: dict[ChangeKey, StoredChange] = {}
+    for each in (yield from _line(session_id)):
+        hidden |= yield from undone_changes(hiding((yield from pending_plans(each))))
+    return hidden
 
 
 def hiding(plans: Iterable[StoredPlan]) -> list[StoredPlan]:
@@ -87,9 +92,14 @@ def changes_of(
         return (yield from standing_changes(session_id))
     found: list[StoredChange] = []
     message = yield from _message(session_id, message_id)
-    for first, last in _runs((yield from _turn(session_id, message))):
+    for first, last in (yield from turn_positions(session_id, message)):
         found += yield from family_changes(session_id, first, last)
     return found
+
+
+def turn_positions(session_id: str, message: Row) -> Script[list[tuple[int, int]]]:
+    """The positions of a message, of a prompt with its answers: ranges from first to last."""
+    return _runs((yield from _turn(session_id, message)))
 
 
 def changes_of_turn(info: SessionInfo, message_id: str) -> Script[list[StoredChange]]:

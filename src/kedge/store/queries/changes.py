@@ -51,6 +51,8 @@ class StoredChange:
     reason: str | None
     plan_id: str | None
     """The files-only revert that wrote it."""
+    undone_by: str | None = None
+    """The undo that took it out of the files, while it is out."""
 
     @property
     def key(self) -> ChangeKey:
@@ -124,10 +126,10 @@ def changes_between(
     found = yield from rows("change_range", session_id=session_id, first=first, last=last)
     changes = [
         change
-        for change in map(_change, found)
+        for change in map(stored_change, found)
         if from_part is None or change.pos > first or change.part_id >= from_part
     ]
-    return sorted(changes, key=_order)
+    return sorted(changes, key=in_order)
 
 
 def family_changes(
@@ -137,7 +139,7 @@ def family_changes(
     found = yield from changes_between(session_id, first, last, from_part=from_part)
     for child, begin, end in (yield from task_turns(session_id, first, last, from_part)):
         found += yield from family_changes(child, begin, end)
-    return sorted(found, key=_order)
+    return sorted(found, key=in_order)
 
 
 def message_changes(session_id: str, message_id: str) -> Script[list[StoredChange]]:
@@ -283,7 +285,8 @@ def forget_seen(session_id: str) -> Script[None]:
     yield from run("purge_seen", session_id=session_id)
 
 
-def _order(change: StoredChange) -> tuple[int, int, str, int]:
+def in_order(change: StoredChange) -> tuple[int, int, str, int]:
+    """Sorts changes: the order in which they were made."""
     return change.timeline, change.pos, change.part_id, change.n
 
 
@@ -298,9 +301,10 @@ def state_of_columns(blob: str | None, mode: int | None) -> Known:
     return Absent() if blob is None or mode is None else Present(blob, mode)
 
 
-def _change(found: Row) -> StoredChange:
+def stored_change(found: Row) -> StoredChange:
+    """A change from its row."""
     session_id, pos, part_id, n, message_id, worktree, path, timeline, source, *rest = found
-    before_blob, before_mode, after_blob, after_mode, reason, plan_id = rest
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by = rest
     return StoredChange(
         session_id=session_id,
         pos=pos,
@@ -315,4 +319,5 @@ def _change(found: Row) -> StoredChange:
         after=state_of_columns(after_blob, after_mode),
         reason=reason,
         plan_id=plan_id,
+        undone_by=undone_by,
     )

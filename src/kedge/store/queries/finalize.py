@@ -182,7 +182,9 @@ def _hand_over(
     and so do the calls that made them."""
     yield from _to_tail((yield from undone_changes(plans)), tail_id)
     # Those of subtasks stay where they are, with their messages.
-    left = yield from changes_between(session_id, boundary.pos, from_part=boundary.part_id)
+    behind = yield from changes_between(session_id, boundary.pos, from_part=boundary.part_id)
+    yield from _to_tail([each.key for each in behind if each.undone_by is not None], tail_id)
+    left = [each for each in behind if each.undone_by is None]
     calls = yield from calls_between(session_id, boundary.pos, from_part=boundary.part_id)
     parts = {(change.pos, change.part_id) for change in left}
     staying = [call for call in calls if (call.pos, call.part_id) in parts]

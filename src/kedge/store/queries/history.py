@@ -18,6 +18,7 @@ from kedge.store.queries.plans import PlanData, PlanKind
 from kedge.store.transaction import Row, Script, row, rows
 
 _LAST = 2**62
+_NONE: frozenset[tuple[str, str]] = frozenset()
 _MOST_PATHS = 64
 """Paths that a file is followed through when it was moved again and again."""
 _MOST_SOURCES = 16
@@ -62,6 +63,8 @@ class Write:
     message_id: str
     pos: int
     part_id: str
+    n: int
+    """Its place among the changes of the call, or the steps of the plan."""
     source: ChangeSource | PlanKind
     before: Known
     after: Known
@@ -71,14 +74,16 @@ class Write:
     """Whether it is uncertain, after a crash, that it ever happened."""
     takes_out: tuple[Stretch, ...] = ()
     """Of a plan, what it takes out."""
+    chosen: frozenset[tuple[str, str]] = frozenset()
+    """The sessions and parts of the calls that an undo takes out."""
     gone: tuple[Gone, ...] = ()
     """Of a new file, what it may have been moved from; the likeliest first."""
 
     @property
-    def order(self) -> tuple[int, bool, int, str]:
+    def order(self) -> tuple[int, bool, int, str, int]:
         """Writes of a path in this order follow each other, and stay in it. A plan begins with its
         number, and a call ends with it; of a shared change, the first to tell of it is first."""
-        return self.number, self.is_plan, self.time or 0, self.part_id
+        return self.number, self.is_plan, self.time or 0, self.part_id, self.n
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ def _writes_at(worktree: str, path: bytes) -> Script[list[Write]]:
 
 
 def _of_call(worktree: str, path: bytes, found: Row) -> Script[Write | None]:
-    session_id, pos, part_id, message_id, number, source, *states, time = found
+    session_id, pos, part_id, n, message_id, number, source, *states, time = found
     # What a plan wrote is known from its steps.
     if source in ("folder", "call", "revert"):
         return None
@@ -184,6 +189,7 @@ def _of_call(worktree: str, path: bytes, found: Row) -> Script[Write | None]:
         message_id=message_id,
         pos=pos,
         part_id=part_id,
+        n=n,
         source=source,
         before=state_of_columns(*states[:2]),
         after=state_of_columns(*states[2:]),
@@ -218,7 +224,7 @@ def _likeliest(gone: list[Gone], path: bytes, blob: str) -> list[Gone]:
 
 
 def _of_plan(found: Row) -> Script[Write | None]:
-    session_id, kind, number, text, time, *states, outcome = found
+    session_id, kind, number, text, time, n, *states, outcome = found
     # What was taken back since was done once.
     if outcome not in ("done", "undone", "unsure"):
         return None
@@ -229,6 +235,7 @@ def _of_plan(found: Row) -> Script[Write | None]:
         message_id=data.messageID or "",
         pos=-1 if data.pos is None else data.pos,
         part_id=data.partID,
+        n=n,
         source=kind,
         before=state_of_columns(*states[:2]),
         after=state_of_columns(*states[2:]),
@@ -236,14 +243,15 @@ def _of_plan(found: Row) -> Script[Write | None]:
         is_plan=True,
         is_unsure=outcome == "unsure",
         takes_out=(yield from _taken_out(session_id, kind, data)),
+        chosen=frozenset((id, part) for id, _, part, _ in data.chosen) if kind == "undo" else _NONE,
     )
 
 
 def _taken_out(session_id: str, kind: PlanKind, data: PlanData) -> Script[tuple[Stretch, ...]]:
     """The stretches whose changes a plan takes out, with those of subtasks; none if it takes back
-    other plans."""
+    other plans, or chosen calls out."""
     boundary = data.boundary
-    if kind == "unrevert":
+    if kind in ("unrevert", "undo", "redo"):
         return ()
     whole = Stretch(session_id, 0, _LAST)
     if boundary is not None:

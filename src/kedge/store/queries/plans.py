@@ -12,10 +12,10 @@ from kedge.domain.file_states import FileStep, examined
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import FileDiff, SessionSummary
 from kedge.store.queries.boundaries import Boundary
-from kedge.store.queries.changes import state_columns, state_of_columns
+from kedge.store.queries.changes import ChangeKey, state_columns, state_of_columns
 from kedge.store.transaction import Row, Script, batch, row, rows, run
 
-PlanKind: TypeAlias = Literal["revert", "files", "unrevert"]
+PlanKind: TypeAlias = Literal["revert", "files", "unrevert", "undo", "redo"]
 PlanState: TypeAlias = Literal["planned", "pending", "undone", "final"]
 StepOutcome: TypeAlias = Literal["done", "unsure", "conflict", "skipped", "undone"]
 """An unrevert that cannot take back all steps leaves those it has taken back as undone. A step is
@@ -53,6 +53,10 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether only messages were to be reverted."""
     files: list[bytes] | None = None
     """The requested paths, which include what is below them."""
+    chosen: list[ChangeKey] = msgspec.field(default_factory=list)
+    """The changes that an undo takes out, or a redo puts back."""
+    counts: dict[int, int] = msgspec.field(default_factory=dict)
+    """By the number of a step, how many of the chosen changes it takes out."""
     receipt: Receipt
 
     @property

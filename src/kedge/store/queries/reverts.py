@@ -54,6 +54,7 @@ from kedge.store.queries.sessions import (
     touched,
 )
 from kedge.store.queries.timeline import NewCall, begin_call, end_call, next_number
+from kedge.store.queries.undone import settle_calls
 from kedge.store.transaction import Script, batch, row
 
 _LAST = 2**62
@@ -81,13 +82,27 @@ def begin_revert(
 
     Prompts that no run accepted are dropped: the revert may hide them.
     """
+    info, fence = yield from _take(session_id, owner, ttl=ttl, is_alive=is_alive)
+    yield from drop_prompts(info, not_run("the session was taken back"), ids, now)
+    yield status_event(info, Busy())
+    return fence
+
+
+def begin_undo(session_id: str, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[Fence]:
+    """Take the lease of a session whose messages all stay, and with them the prompts that wait."""
+    info, fence = yield from _take(session_id, owner, ttl=ttl, is_alive=is_alive)
+    yield status_event(info, Busy())
+    return fence
+
+
+def _take(
+    session_id: str, owner: str, *, ttl: int, is_alive: IsAlive
+) -> Script[tuple[SessionInfo, Fence]]:
     info = (yield from lock_live_session(session_id)).info
     if (yield from is_unfinished(session_id)):
         raise SessionBusy(session_id)
     fence = yield from acquire_lease(info, owner, ttl=ttl, is_alive=is_alive, kind="revert")
-    yield from drop_prompts(info, not_run("the session was taken back"), ids, now)
-    yield status_event(info, Busy())
-    return fence
+    return info, fence
 
 
 def resume_plan(id: str, owner: str, *, ttl: int, is_alive: IsAlive) -> Script[Fence | None]:
@@ -160,6 +175,8 @@ def finish_plan(plan: StoredPlan, finish: Finish, *, fence: Fence, now: int) -> 
     yield from pass_fence(fence)
     if plan.kind == "unrevert":
         info = yield from _finish_unrevert(plan, finish, locked, now)
+    elif plan.kind in ("undo", "redo"):
+        info = yield from _finish_undo(plan, finish, locked, now)
     else:
         info = yield from _finish_revert(plan, finish, locked, now)
     yield from set_seen(info.id, finish.seen)
@@ -183,6 +200,16 @@ def _finish_revert(
         )
         info = msgspec.structs.replace(info, revert=state)
     info = touched(msgspec.structs.replace(info, summary=data.summary), now)
+    yield from _save(locked, info)
+    return info
+
+
+def _finish_undo(
+    plan: StoredPlan, finish: Finish, locked: LockedSession, now: int
+) -> Script[SessionInfo]:
+    yield from _close(plan, finish, "final", now)
+    info = touched(locked.info, now)
+    yield from settle_calls(plan, finish.receipt, info, now)
     yield from _save(locked, info)
     return info
 

@@ -235,6 +235,10 @@ WHERE session_id = :session_id AND message_pos BETWEEN :first AND :last AND type
 SELECT type, data FROM part
 WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start', 'step-finish') ORDER BY id
 
+-- name: part_calls_like
+SELECT message_pos, id, data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
+ORDER BY message_pos, id
+
 -- name: part_tools_like
 SELECT data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
 
@@ -512,10 +516,45 @@ INSERT INTO change (
 
 -- name: change_range
 SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
-    before_blob, before_mode, after_blob, after_mode, reason, plan_id
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
 FROM change WHERE session_id = :session_id AND pos BETWEEN :first AND :last AND tail_id IS NULL
     AND source <> 'call'
 ORDER BY pos, part_id, n
+
+-- name: change_of_part
+SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
+FROM change WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND tail_id IS NULL
+    AND source <> 'call'
+ORDER BY n
+
+-- name: change_one
+SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
+FROM change WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND n = :n AND tail_id IS NULL
+
+-- name: change_at_path
+SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
+FROM change WHERE worktree = :worktree AND path = :path AND tail_id IS NULL
+    AND source NOT IN ('call', 'folder', 'uncovered')
+
+-- name: change_undone
+SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
+FROM change WHERE session_id = :session_id AND undone_by IS NOT NULL AND tail_id IS NULL
+
+-- name: change_with_blob
+SELECT worktree, path FROM change WHERE session_id = :session_id AND tail_id IS NULL
+    AND (before_blob = :blob OR after_blob = :blob) AND source NOT IN ('call', 'folder', 'uncovered')
+
+-- name: change_set_undone
+UPDATE change SET undone_by = :plan_id
+WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND n = :n
+
+-- name: change_call_of_part
+SELECT reason FROM change
+WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND source = 'call' AND tail_id IS NULL
 
 -- name: change_calls
 SELECT session_id, pos, part_id, n, message_id, timeline, reason FROM change
@@ -548,6 +587,17 @@ VALUES (:session_id, :pos, :parent_id, :parent_pos, :parent_part_id)
 -- name: task_turns_of
 SELECT session_id, pos, parent_pos, parent_part_id FROM task_turn
 WHERE parent_id = :parent_id AND parent_pos >= :pos
+
+-- name: task_turn_at
+SELECT parent_id, parent_pos, parent_part_id FROM task_turn
+WHERE session_id = :session_id AND pos <= :pos ORDER BY pos DESC LIMIT 1
+
+-- name: task_turns_of_part
+SELECT session_id, pos FROM task_turn
+WHERE parent_id = :parent_id AND parent_pos = :parent_pos AND parent_part_id = :parent_part_id ORDER BY session_id, pos
+
+-- name: task_children
+SELECT session_id FROM task_turn WHERE parent_id = :parent_id
 
 -- name: task_turn_next
 SELECT pos FROM task_turn WHERE session_id = :session_id AND pos > :pos ORDER BY pos LIMIT 1
@@ -623,6 +673,14 @@ WHERE time_finished IS NULL ORDER BY time_created, id
 -- name: plan_steps
 SELECT n, path, expect_blob, expect_mode, want_blob, want_mode, outcome FROM plan_step
 WHERE plan_id = :plan_id ORDER BY n
+
+-- name: plan_step_at
+SELECT s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome, p.worktree, p.timeline, p.data
+FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path WHERE p.id = :plan_id
+
+-- name: plan_of_path
+SELECT 1 FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
+WHERE p.session_id = :session_id AND p.kind IN ('undo', 'redo') AND p.timeline > :after LIMIT 1
 
 -- name: plan_step_close
 UPDATE plan_step SET outcome = :outcome WHERE plan_id = :plan_id AND n = :n
@@ -793,11 +851,12 @@ SELECT path, digest, time_created FROM trust ORDER BY path, digest
 -- ---- history
 
 -- name: history_of_path
-SELECT session_id, pos, part_id, message_id, timeline, source, before_blob, before_mode, after_blob, after_mode, time
+SELECT session_id, pos, part_id, n, message_id, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, time
 FROM change WHERE worktree = :worktree AND path = :path
 
 -- name: history_of_plans
-SELECT p.session_id, p.kind, p.timeline, p.data, p.time_created,
+SELECT p.session_id, p.kind, p.timeline, p.data, p.time_created, s.n,
     s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
 FROM plan_step s JOIN plan p ON p.id = s.plan_id WHERE s.path = :path AND p.worktree = :worktree
 

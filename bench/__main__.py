@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from bench.agents import agent
 from bench.attribution import attribution
+from bench.blame import blame
 from bench.figures import Figure, table, write
 from bench.forks import forks
 from bench.journeys import journeys_compared
@@ -52,6 +53,7 @@ BENCHMARKS: Benchmarks = {
         snapshots_restores,
         snapshots_disk,
         attribution,
+        blame,
         session_diffs,
         reverts,
         undos,

@@ -31,6 +31,7 @@ TARGETS = {
     "redo of one call, session of 40 calls / 20 calls": 1.5,
     "later prompt, 80 messages / 20, model in the process": 1.5,
     "step, 80 messages / 20, model in the process": 1.5,
+    "blame of 500 lines, 10 changes / git blame": 10,
 }
 LEAST = {
     "snapshot, none changed of 240 files": 1_000,
@@ -76,6 +77,8 @@ ONLY_REPORTED = {
     "declared call: in 240 files / in 60 files",
     "call of unknown effect: in 240 files / in 60 files",
     "session's unrevert, 100 changed of 120 files",
+    "blame again of 500 lines, 10 changes / git blame",
+    "blame after one more change of 500 lines, 10 changes / git blame",
     "last byte of 1 token until idle",
     "last byte of 200 tokens until idle",
     "processor time for each of 200 tokens",

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from kedge.engine.settings import Settings
     from kedge.engine.steps import Step
+    from kedge.engine.timeline.entries import TimelinePage
     from kedge.engine.turns import Turn
     from kedge.values import (
         AgentInfo,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
         AllowedPermission,
         Answer,
         AssistantMessage,
+        Blame,
+        BlameLine,
         Busy,
         CacheCount,
         CompactionPart,
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
         ForkOrigin,
         Idle,
         JsonSchemaFormat,
+        LineOrigin,
         Message,
         MessageModel,
         MessagePath,
@@ -120,6 +124,8 @@ if TYPE_CHECKING:
         Tail,
         TextFormat,
         TextPart,
+        TimelineEntry,
+        TimelineFile,
         Todo,
         TodoVersion,
         TokenCount,
@@ -178,6 +184,7 @@ else:
         "Submatch": "kedge.engine.files.find",
         "Subscription": "kedge.engine.event_log",
         "Surroundings": "kedge.agent",
+        "TimelinePage": "kedge.engine.timeline.entries",
         "Tool": "kedge.agent",
         "ToolCall": "kedge.engine.parts",
         "ToolFailure": "kedge.agent",
@@ -211,6 +218,8 @@ __all__ = [
     "AnswerOptions",
     "Asks",
     "AssistantMessage",
+    "Blame",
+    "BlameLine",
     "Branches",
     "Busy",
     "CacheCount",
@@ -237,6 +246,7 @@ __all__ = [
     "ForkOrigin",
     "Idle",
     "JsonSchemaFormat",
+    "LineOrigin",
     "Match",
     "MatchText",
     "Message",
@@ -308,6 +318,9 @@ __all__ = [
     "Tail",
     "TextFormat",
     "TextPart",
+    "TimelineEntry",
+    "TimelineFile",
+    "TimelinePage",
     "Todo",
     "TodoVersion",
     "TokenCount",

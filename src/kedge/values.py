@@ -1,6 +1,7 @@
 """The values that programs hand to kedge and get from it, in one place."""
 
 from kedge.domain.agents import AgentInfo
+from kedge.domain.blame import Blame, BlameLine, LineOrigin
 from kedge.domain.messages import (
     Answer,
     AssistantMessage,
@@ -91,6 +92,7 @@ from kedge.domain.sessions import (
     TodoVersion,
     TokenCount,
 )
+from kedge.domain.timeline import TimelineEntry, TimelineFile
 from kedge.domain.wire_errors import Failure
 from kedge.domain.worktrees import TreeEntry
 
@@ -100,6 +102,8 @@ __all__ = [
     "AllowedPermission",
     "Answer",
     "AssistantMessage",
+    "Blame",
+    "BlameLine",
     "Busy",
     "CacheCount",
     "CompactionPart",
@@ -111,6 +115,7 @@ __all__ = [
     "ForkOrigin",
     "Idle",
     "JsonSchemaFormat",
+    "LineOrigin",
     "Message",
     "MessageModel",
     "MessagePath",
@@ -163,6 +168,8 @@ __all__ = [
     "Tail",
     "TextFormat",
     "TextPart",
+    "TimelineEntry",
+    "TimelineFile",
     "Todo",
     "TodoVersion",
     "TokenCount",

@@ -113,6 +113,30 @@ async def test_what_an_older_kedge_began_goes_on(tree: Path) -> None:
         assert len((await restored.messages()).messages) == tail.messages == 3
 
 
+async def test_lines_and_the_timeline_of_an_older_kedge_are_known(tree: Path) -> None:
+    """Its changes were recorded without times; those of their calls are used."""
+    async with kedge.open(tree, data_dir=tree.parent / "data") as engine:
+        blame = await engine.blame("a.txt")
+        assert [blame.origins[line.origin].kind for line in blame.lines] == [
+            "session",
+            "before",
+            "before",
+        ]
+        origin = blame.origins[0]
+        assert (origin.title, origin.tool, origin.time) == ("Pending", "edit", 1795061249777)
+        entries = (await engine.timeline.list()).entries
+        assert [(each.kind, each.title) for each in entries] == [
+            ("shared", "Cut call"),
+            ("revert", "Cut revert"),
+            *[("session", "Cut revert")] * 2,
+            ("revert", "Final"),
+            ("session", "Final"),
+            ("revert", "Pending"),
+            *[("session", "Pending")] * 3,
+        ]
+        assert all(each.time is not None for each in entries)
+
+
 async def test_a_call_that_an_older_kedge_left_open_is_closed(tree: Path) -> None:
     """It has failed, and what is in its file stays: it may be a person's by now."""
     async with kedge.open(tree, data_dir=tree.parent / "data") as engine:

@@ -1,9 +1,11 @@
 """What a session did, over HTTP: diffs, files as they were, tails, forks, and search."""
 
 import base64
+import os
 from typing import Any
 from urllib.parse import quote
 
+import kedge
 from tests.agent.world import World
 from tests.server.world import Served, serve
 
@@ -191,6 +193,96 @@ async def test_a_fork_ends_before_a_message(served: Served) -> None:
         assert (await served.post(f"{talk.url}/fork", raw=raw)).status == status
     assert (await served.post(f"{talk.url}/fork", {"messageID": "msg_unknown"})).status == 404
     assert (await served.post("/session/ses_nope/fork")).status == 404
+
+
+async def test_lines_have_their_writers(served: Served) -> None:
+    """Who wrote each line of a file, from the request's directory; and why there is no answer."""
+    talk = await talking(served)
+    folder = served.world.folder
+    (folder / "poem.txt").write_text("one\ntwo\n")
+    prompt = await talk.say("read poem.txt\nedit poem.txt two TWO")
+    blame = (await served.get("/blame?path=poem.txt")).json
+    assert blame["path"] == "poem.txt"
+    assert [(line["text"], line["origin"]) for line in blame["lines"]] == [("one", 0), ("TWO", 1)]
+    before, session = blame["origins"]
+    assert before == {"kind": "before"}
+    assert (session["kind"], session["title"], session["tool"]) == ("session", "talk", "edit")
+    assert (session["promptID"], f"/session/{session['sessionID']}") == (prompt, talk.url)
+    odd = b"\xff.txt"
+    (folder / os.fsdecode(odd)).write_text("x\n")
+    named = quote(base64.b64encode(odd))
+    assert (await served.get(f"/blame?pathBase64={named}")).json["pathBase64"] == "/y50eHQ="
+    (folder / "binary").write_bytes(b"a\0")
+    statuses = {"missing": 404, "..": 403, "": 400, "binary": 400, "%00": 400}
+    for path, status in statuses.items():
+        assert (await served.get(f"/blame?path={path}")).status == status, path
+    for text in ("%25", "%C3%BF", "YQ"):
+        assert (await served.get(f"/blame?pathBase64={text}")).status == 400
+
+
+async def test_lines_outside_of_the_root_are_refused(world: World) -> None:
+    """By their path, or where it leads."""
+    inside = world.folder / "inside"
+    inside.mkdir()
+    (inside / "a").write_text("one\n")
+    (inside / "up").symlink_to("..")
+    place = {"data_dir": world.root / "data", "database": world.database}
+    async with kedge.open(world.folder, **place) as engine:  # type: ignore[arg-type]  # paths
+        above = await engine.sessions.create("Secret plans")
+        turn, files = above.turn("x"), ["inside/a", "b"]
+        async with turn, turn.step() as step, step.tool("write", {}, reads=files, writes=files):
+            (inside / "a").write_text("two\n")
+            (world.folder / "b").write_text("two\n")
+    async with serve(world, root=str(inside)) as served:
+        at = f"directory={quote(str(inside))}"
+        (entry,) = (await served.get(f"/timeline?{at}")).json
+        assert [file["path"] for file in entry["files"]] == ["inside/a"]
+        assert "title" not in entry
+        assert entry["sessionID"] == above.id
+        for path, status in (("a", 200), ("..", 403), ("../b", 403)):
+            assert (await served.get(f"/timeline?{at}&path={path}")).status == status, path
+        (origin,) = (await served.get(f"/blame?{at}&path=a")).json["origins"]
+        assert (origin["sessionID"], "title" in origin) == (above.id, False)
+        for path, status in (("a", 200), ("../a.txt", 403), ("up/a.txt", 403), ("a%00", 400)):
+            reply = await served.get(f"/blame?directory={quote(str(inside))}&path={path}")
+            assert reply.status == status, path
+
+
+async def test_the_timeline_is_listed(served: Served) -> None:
+    """Newest first, by pages, filtered; with what was undone and found."""
+    talk = await talking(served)
+    first = await talk.say("write new.txt one")
+    await talk.say("write other.txt two")
+    (served.world.folder / "new.txt").write_text("outside\n")
+    await talk.say("read new.txt\nedit new.txt outside inside")
+    body = {"messageID": first, "strategy": "overwrite"}
+    await served.post(f"{talk.url}/revert", body)
+    found = (await served.get("/timeline")).json
+    kinds = ["revert", "session", "outside", "session", "session"]
+    assert [entry["kind"] for entry in found] == kinds
+    assert [entry.get("tool") for entry in found] == [None, "edit", None, "write", "write"]
+    assert found[4]["files"] == [{"path": "new.txt", "status": "added"}]
+    assert (found[4]["promptID"], found[4]["title"]) == (first, "talk")
+    pages: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        reply = await served.get(
+            f"/timeline?limit=1&cursor={cursor}" if cursor else "/timeline?limit=1"
+        )
+        pages += reply.json
+        cursor = reply.headers.get("x-next-cursor")
+    assert pages == found
+    other = (await served.get("/timeline?path=other.txt")).json
+    assert [entry["kind"] for entry in other] == ["revert", "session"]
+    time = found[3]["time"]
+    assert (await served.get(f"/timeline?since={time}")).json == found[:4]
+    assert (await served.get(f"/timeline?until={time}")).json == found[4:]
+    session = talk.url.rpartition("/")[2]
+    own = (await served.get(f"/timeline?session={session}")).json
+    assert own == [entry for entry in found if entry["kind"] != "outside"]
+    for query in ("limit=-1", "since=x", "cursor=bad", "session=bad", "path=%00", "pathBase64=!"):
+        assert (await served.get(f"/timeline?{query}")).status == 400, query
+    assert (await served.get("/timeline?path=..")).status == 403
 
 
 async def test_words_are_found(served: Served) -> None:

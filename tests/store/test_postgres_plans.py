@@ -13,7 +13,7 @@ from kedge.store.named_sql import load_queries
 from kedge.store.postgres.store import PostgresStore
 
 _NUMBERS = {
-    "after_mode", "asked", "awaiting", "base", "before", "before_mode", "began", "bucket",
+    "after_mode", "any", "asked", "awaiting", "base", "before", "before_mode", "began", "bucket",
     "buckets", "count", "ended", "expect_mode", "first", "first_pos", "generation", "last",
     "last_created", "limit", "message_pos", "n", "next_pos", "now", "number", "open",
     "parent_pos", "pgid", "pid",
@@ -27,8 +27,10 @@ _NUMBERED = {
     "search_text_add", "search_text_put", "search_text_drop", "search_doc_drop",
 }  # fmt: skip
 _PATHS = {
-    "change_add", "change_at_path", "plan_of_path", "plan_step_add", "plan_step_at", "seen_drop",
-    "seen_get", "seen_put",
+    "change_add", "change_at_path", "history_of_path", "history_of_plans", "plan_of_path",
+    "plan_step_add", "plan_step_at", "seen_drop", "seen_get", "seen_put", "timeline_files",
+    "timeline_groups", "timeline_numbers", "timeline_plan_count", "timeline_plan_files",
+    "timeline_plan_numbers", "timeline_plans_before", "timeline_write_before",
 }  # fmt: skip
 _ONE_ROW = {"event_head", "timeline"}
 # Walked through by a search for a part of a title, which no index finds.
@@ -67,7 +69,7 @@ def _arguments(name: str, sql: str) -> dict[str, Any]:
             given[argument] = "{1}"
         elif argument in _NUMBERS or (argument in ("id", "after") and name in _NUMBERED):
             given[argument] = 1
-        elif argument == "path" and name in _PATHS:
+        elif argument in ("path", "low", "high") and name in _PATHS:
             given[argument] = b"7"
         else:
             given[argument] = "ses_7"

@@ -1,4 +1,4 @@
-"""`kedge log`: the turns of a session, with their files, or everything that was said and done."""
+"""`kedge log`: the turns of a session, or all that was done to the files of a worktree."""
 
 import argparse
 import time
@@ -17,6 +17,7 @@ from kedge.cli.table import Cell, Column, Table
 from kedge.cli.times import ago, iso, many
 from kedge.cli.tool_calls import show_call
 from kedge.cli.turns import TurnOfSession, said, text_of, turns_of
+from kedge.cli.worktree_log import add_worktree_log, is_wanted, show_worktree_log
 
 if TYPE_CHECKING:
     from kedge.domain.messages import AssistantMessage, MessageWithParts
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 ABOUT = """\
 Show the turns of a session: number, prompt, who answered, what it changed. The number names a turn
 for `kedge diff`, `cat`, `revert` and `fork`. With --full, the number of each call names it for
-`kedge undo --calls`.
+`kedge undo --calls`. --all: what sessions, undos and others did to files.
 """
 _LONGEST = 500
 
@@ -38,15 +39,20 @@ def add(command: argparse.ArgumentParser) -> None:
         "--full", action="store_true", help="with all that was said and called, newest last"
     )
     command.add_argument(
-        "--limit", "-n", type=count, metavar="N", help="only the last N turns (default: all)"
+        "--limit",
+        "-n",
+        type=count,
+        metavar="N",
+        help="only the last N turns (default: all; of --all: 50)",
     )
+    add_worktree_log(command)
     add_json(command)
     add_location(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    return run_async(_log(options))
+    return run_async(show_worktree_log(options) if is_wanted(options) else _log(options))
 
 
 async def _log(options: argparse.Namespace) -> int:
@@ -100,7 +106,11 @@ def _show_table(screen: Screen, turns: list[TurnOfSession], *, with_files: bool)
             files = many(len(turn.files), "file") if turn.files else ""
             table.add(
                 Cell(str(turn.number), CYAN),
-                Cell(said(turn.prompt, _LONGEST), BOLD if with_files else ""),
+                Cell(
+                    said(turn.prompt, _LONGEST),
+                    BOLD if with_files else "",
+                    piped=" ".join(text_of(turn.prompt).split()),
+                ),
                 Cell(f"{turn.prompt.info.agent}, {turn.model}", DIM),
                 Cell(files, piped=str(len(turn.files))),
                 Cell(when, style, piped=iso(created)),

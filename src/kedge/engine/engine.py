@@ -31,6 +31,7 @@ from kedge.engine.runs import Runs
 from kedge.engine.sessions import Sessions
 from kedge.engine.settings import Settings
 from kedge.engine.upkeep import Upkeep
+from kedge.engine.worktree_paths import AnyPath
 from kedge.engine.worktrees import (
     Worktree,
     find_directory,
@@ -45,6 +46,8 @@ from kedge.store.queries.sessions import adopt_strays, strays_in
 from kedge.store.queries.timeline import open_calls
 
 if TYPE_CHECKING:
+    from kedge.domain.blame import Blame
+    from kedge.engine.blame.blame import Blames
     from kedge.engine.diffs.diffs import Diffs
     from kedge.engine.files.files import Files
     from kedge.engine.revert.service import Reverts
@@ -113,6 +116,7 @@ class Engine:
             held=partial(held, data),
             expire=partial(expire, data),
         )
+        self._blames: Blames | None = None
         self._diffs: Diffs | None = None
         self._files: Files | None = None
         self._protecting: Protecting | None = None
@@ -315,6 +319,23 @@ class Engine:
 
             self._diffs = Diffs(self.store, self.data)
         return self._diffs
+
+    async def blame(
+        self, path: AnyPath, *, directory: str | os.PathLike[str] | None = None
+    ) -> "Blame":
+        """Who wrote each line of a file as it is on disk: which call of which session, several at
+        once, another program, or somebody before kedge.
+
+        The path is relative to a directory, by default the engine's. Whoever restored a line by a
+        revert did not write it: it is still that of its author.
+        """
+        if self._blames is None:
+            # Imported late: only programs that ask pay for the import.
+            from kedge.engine.blame.blame import Blames
+
+            self._blames = Blames(self)
+        place = await (self.here() if directory is None else self.look_up(directory))
+        return await self._blames.blame(path, place)
 
     @property
     def files(self) -> "Files":

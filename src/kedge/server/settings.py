@@ -81,6 +81,12 @@ class ServerSettings:
         extend beyond the root."""
         self.check_root(os.path.normpath(os.path.join(directory, os.fsdecode(path))))
 
+    def check_file(self, path: str | bytes, directory: str) -> None:
+        """Refuse a file as it is now that clients may not use, by its path or where that leads."""
+        self.check_past(path, directory)
+        if self.root is not None and "\0" not in os.fsdecode(path):
+            self.check_root(os.path.realpath(os.path.join(directory, os.fsdecode(path))))
+
     def check_attachment(self, url: str, directory: str) -> None:
         """Refuse to attach a file to a prompt that clients may not use."""
         try:

@@ -162,7 +162,8 @@ class DeclaredEffects:
         made = [path for path in found.missing_folders if path not in left.missing_folders]
         changes = [*folder_changes(made), *declared_changes(before, left.states)]
         changes += told(self._writes.outside, OUTSIDE) + told(left.folders, _FOLDER)
-        yield from add_changes(self._home, changes, number=number)
+        time = self._timeline.clock.now()
+        yield from add_changes(self._home, changes, number=number, time=time)
 
     async def _written_by_steps(self, after: Mapping[bytes, State]) -> dict[bytes, State]:
         """What the call wrote at paths where another program has saved since: the current content

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kedge.domain.clock import Clock
 from kedge.domain.errors import InvalidInput
 from kedge.domain.file_states import Absent
 from kedge.domain.parts import ToolPart
@@ -140,7 +141,11 @@ class StepFiles:
 
             if work is not None:
                 return StoredSteps(self._engine.timeline, home, work.steps, is_told=protects)
-            return UnprotectedEffects(home) if writes or effects == "unknown" else NoEffects()
+            return (
+                UnprotectedEffects(self._engine.clock, home)
+                if writes or effects == "unknown"
+                else NoEffects()
+            )
         if effects == "unknown":
             from kedge.engine.timeline.observed import UnknownEffects
 
@@ -181,7 +186,8 @@ SWITCHED_OFF = "snapshots are switched off"
 class UnprotectedEffects:
     """A call that may do anything to files, and is not observed."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, clock: Clock, home: Home) -> None:
+        self._clock = clock
         self._home = home
 
     @asynccontextmanager
@@ -196,7 +202,7 @@ class UnprotectedEffects:
 
     def _end(self) -> Script[None]:
         number = yield from next_number()
-        yield from add_changes(self._home, [_ran()], number=number)
+        yield from add_changes(self._home, [_ran()], number=number, time=self._clock.now())
 
 
 class StoredSteps:
@@ -256,7 +262,8 @@ class StoredSteps:
             data=declared_data({}),
         )
         if self._is_told:
-            yield from add_changes(home, [_ran()], number=number)
+            time = self._timeline.clock.now()
+            yield from add_changes(home, [_ran()], number=number, time=time)
 
 
 def _ran() -> NewChange:

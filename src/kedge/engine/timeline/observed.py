@@ -229,7 +229,8 @@ class UnknownEffects:
         yield from self._timeline.record_sample(self._session, taken, number)
         reason = self._unseen or taken.reason or None
         ran = NewChange(path=b"", before=Absent(), after=Absent(), source="call", reason=reason)
-        yield from add_changes(self._home, [ran, *changes], number=number)
+        time = self._timeline.clock.now()
+        yield from add_changes(self._home, [ran, *changes], number=number, time=time)
         # A session knows what its own commands wrote; shared changes may be another's.
         seen = [
             (each.path, each.after.blob if isinstance(each.after, Present) else None)

@@ -127,7 +127,8 @@ async def _end_declared(
     unseen = [step for step in order.done if _inside(call.worktree, step) not in states.before]
     changes = [*folder_changes(made), *changes, *_unseen(call.worktree, unseen)]
     data = declared_data(states.before, after, looked=looked, steps=order.left)
-    return partial(_end, call, data, changes), _note(call.worktree, states, order)
+    ended = partial(_end, call, data, changes, engine.clock.now())
+    return ended, _note(call.worktree, states, order)
 
 
 def _by_steps(
@@ -155,12 +156,12 @@ def _unseen(worktree: str, steps: Sequence[RootedStep]) -> list[NewChange]:
     return [*told(inside, SWITCHED_OFF), *told(outside, OUTSIDE)]
 
 
-def _end(call: StoredCall, data: str, changes: Sequence[NewChange]) -> Script[None]:
+def _end(call: StoredCall, data: str, changes: Sequence[NewChange], time: int) -> Script[None]:
     number = yield from next_number()
     yield from end_call(
         call.session_id, call.part_id, machine=call.machine, ended=number, data=data
     )
-    yield from add_changes(home_of(call), changes, number=number)
+    yield from add_changes(home_of(call), changes, number=number, time=time)
 
 
 def give_up_calls(session_id: str, reason: str) -> Script[None]:

@@ -1,6 +1,7 @@
 """The timeline of an engine: takes snapshots in order, and knows which calls are active where."""
 
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 from kedge.domain.errors import DirectoryNotFound, RootBusy, SnapshotError
 from kedge.domain.worktrees import are_related
 from kedge.engine.os_process import machine
+from kedge.engine.timeline.entries import Asked, TimelinePage, timeline_list
 from kedge.engine.timeline.formats import snapshot_text
+from kedge.engine.worktree_paths import AnyPath
 from kedge.snapshot.files.locks import FileLocks
 from kedge.snapshot.values import Snapshot
 from kedge.store.queries.changes import Home
@@ -70,6 +73,7 @@ class Timeline:
         self.machine = machine()
         self.locks = FileLocks(engine.data)
         self.heartbeat = engine.heartbeat
+        self.clock = engine.clock
 
     def sampled(self, session: "Session") -> AbstractAsyncContextManager[Taken]:
         """A snapshot of a session's worktree, the newest one while the block runs.
@@ -140,3 +144,24 @@ class Timeline:
         if taken.snapshot is not None:
             sample = Sample(number=number, asked=taken.asked, data=snapshot_text(taken.snapshot))
             yield from add_sample(self.machine, session.worktree, sample)
+
+    async def list(
+        self,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        path: AnyPath | None = None,
+        session: str | None = None,
+        since: int | float | None = None,
+        until: int | float | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> TimelinePage:
+        """Who did what to the files of a worktree, newest first: that of a directory, by default
+        the engine's.
+
+        `path` selects a file or what is in a folder, `session` what one session did, `since` and
+        `until` what was recorded between two times. `limit` is how many moments are shown; what
+        several did at one moment is on one page.
+        """
+        chosen = Asked(path, session, since, until, limit, cursor)
+        return await timeline_list(self._engine, chosen, directory)

@@ -1,16 +1,19 @@
-"""Routes for what a session did to files: diffs, past files, tails of reverts, and search."""
+"""Routes for what sessions did: diffs, past files, whose lines are, tails, and search."""
 
 import base64
-import binascii
 import os
-from typing import Literal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from kedge.domain.blame import Blame, LineOrigin
 from kedge.domain.errors import MessageNotFound, SessionNotFound, TooLarge
 from kedge.domain.sessions import FileDiff, SessionInfo, Tail
+from kedge.domain.timeline import TimelineEntry
 from kedge.domain.values import Value
-from kedge.domain.worktrees import TreeEntry
+from kedge.domain.worktrees import TreeEntry, path_in
 from kedge.engine.files.browse import LARGEST_FILE, FileContent, content_of
 from kedge.engine.json_views import shown
 from kedge.engine.session import Session
@@ -41,6 +44,32 @@ class PastQuery(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     pathBase64: str | None = None
     """Replaces `path` for one that is not UTF-8."""
+
+
+class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A file, relative to the directory of the request."""
+
+    path: str = ""
+    pathBase64: str | None = None
+    """Replaces `path` for one that is not UTF-8."""
+
+
+class TimelineQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to show of a worktree; by default everything."""
+
+    path: str = ""
+    """A file, or a folder with what is in it, relative to the directory of the request."""
+    pathBase64: str | None = None
+    """Replaces `path` for one that is not UTF-8."""
+    session: str | None = None
+    """Only what this session did."""
+    since: int | None = None
+    """Only what was recorded from this time on, in milliseconds."""
+    until: int | None = None
+    """Only what was recorded before this time."""
+    limit: int = 50
+    cursor: str | None = None
+    """The `x-next-cursor` of the previous page."""
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +140,39 @@ async def file(request: Request[PastQuery, NoBody]) -> Response:
     return json(content_of(os.fsdecode(path), content))
 
 
+@routes.get("/blame", "kedge.blame", query=BlameQuery, answer=Blame)
+async def blame(request: Request[BlameQuery, NoBody]) -> Response:
+    """Who wrote each line of a file as it is on disk."""
+    path, directory = _path(request.query), request.directory
+    request.backend.settings.check_file(path, directory)
+    blame = await request.backend.engine.blame(path, directory=directory)
+    origins = await _without_titles(request, blame.origins)
+    return json(msgspec.structs.replace(blame, origins=origins))
+
+
+@routes.get("/timeline", "kedge.timeline", query=TimelineQuery, answer=list[TimelineEntry])
+async def timeline(request: Request[TimelineQuery, NoBody]) -> Response:
+    """Who did what to which files of the worktree, newest first."""
+    query, settings = request.query, request.backend.settings
+    place = await request.known_place()
+    path = _path(query) or None
+    if path is not None:
+        settings.check_past(path, place.directory)
+    elif settings.root is not None and path_in(place.worktree, settings.root, b"") is not None:
+        # The worktree extends beyond what clients may use.
+        path = settings.root
+    page = await request.backend.engine.timeline.list(
+        directory=place.directory,
+        path=path,
+        session=query.session,
+        since=query.since,
+        until=query.until,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    return json(await _without_titles(request, page.entries), headers=next_page(page.cursor))
+
+
 @routes.get("/session/{sessionID}/tails", "kedge.session.tails", answer=list[Tail])
 async def tails(request: Request[NoQuery, NoBody]) -> Response:
     """The tails that final reverts removed from a session, oldest first."""
@@ -149,6 +211,26 @@ async def search(request: Request[SearchQuery, NoBody]) -> Response:
     return json(matches, headers=next_page(result.cursor))
 
 
+Told = TypeVar("Told", LineOrigin, TimelineEntry)
+
+
+async def _without_titles(request: Request[Any, NoBody], told: Sequence[Told]) -> list[Told]:
+    """What is told of sessions, without the titles of those that clients may not use."""
+    backend = request.backend
+    if backend.settings.root is None:
+        return list(told)
+    allowed: dict[str | None, bool] = {None: True}
+    for each in told:
+        if each.sessionID is not None and each.title is not None:
+            with suppress(SessionNotFound):
+                session = await backend.engine.sessions.get(each.sessionID)
+                allowed[each.sessionID] = backend.settings.allows(session.info.directory)
+    return [
+        each if allowed.get(each.sessionID, False) else msgspec.structs.replace(each, title=None)
+        for each in told
+    ]
+
+
 async def _past(request: Request[PastQuery, NoBody]) -> tuple[Session, str | bytes]:
     """The session and the path in the request, if clients may use both."""
     path = _path(request.query)
@@ -157,10 +239,10 @@ async def _past(request: Request[PastQuery, NoBody]) -> tuple[Session, str | byt
     return session, path
 
 
-def _path(query: PastQuery) -> str | bytes:
+def _path(query: PastQuery | BlameQuery | TimelineQuery) -> str | bytes:
     if query.pathBase64 is None:
         return query.path
     try:
         return base64.b64decode(query.pathBase64, validate=True)
-    except binascii.Error:
+    except ValueError:
         raise BadRequest("pathBase64: expected base64", "Query") from None

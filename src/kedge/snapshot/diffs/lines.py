@@ -8,10 +8,12 @@ equal lines share one place in the table.
 """
 
 import random
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
+from io import BytesIO
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pygit2 import Patch
@@ -122,6 +124,91 @@ def compare_lines(old: bytes, new: bytes, context: int) -> Hunks:
     _, additions, deletions = patch.line_stats
     whole = patch.data
     return Hunks(additions, deletions, whole[whole.index(b"\n@@ ") + 1 :] if whole else b"")
+
+
+class Match(NamedTuple):
+    """Lines that are the same in two contents; counted from 0."""
+
+    old: int
+    new: int
+    length: int
+
+
+def matching_lines(old: bytes, new: bytes) -> list[Match]:
+    """The lines of two contents that correspond, in order; takes any content.
+
+    What cannot be compared quickly is matched by the lines that occur only once on both sides.
+    """
+    before, after = split_lines(old), split_lines(new)
+    shorter = min(len(before), len(after))
+    head = _equal(before, after, shorter)
+    tail = _equal(before[::-1], after[::-1], shorter - head)
+    middle = before[head : len(before) - tail], after[head : len(after) - tail]
+    found = [Match(0, 0, head)]
+    if all(middle):
+        one, other = (b"".join(lines) for lines in middle)
+        # No NUL matters here: it is only in the way of showing differences.
+        is_quick = are_comparable(one.replace(b"\0", b"\1"), other.replace(b"\0", b"\1"))
+        inside = _by_hunks(one, other, len(middle[0])) if is_quick else _by_unique_lines(*middle)
+        found += [Match(head + match.old, head + match.new, match.length) for match in inside]
+    found.append(Match(len(before) - tail, len(after) - tail, tail))
+    return [match for match in found if match.length]
+
+
+def split_lines(content: bytes) -> list[bytes]:
+    """The lines with their ends; only a line feed ends one."""
+    return BytesIO(content).readlines()
+
+
+def _equal(one: list[bytes], other: list[bytes], most: int) -> int:
+    """How many lines at the beginning are the same."""
+    low = 0
+    while low < most:
+        step = 1
+        # Comparing whole lists is much faster than line by line.
+        while low + step <= most and one[low : low + step] == other[low : low + step]:
+            low += step
+            step *= 2
+        if step == 1:
+            break
+    return low
+
+
+def _by_hunks(old: bytes, new: bytes, count: int) -> list[Match]:
+    found: list[Match] = []
+    at, to = 0, 0
+    for hunk in _patch(old, new, context=0).hunks:
+        # An empty side of a hunk names the line before it.
+        first = hunk.old_start - 1 if hunk.old_lines else hunk.old_start
+        found.append(Match(at, to, first - at))
+        to += first - at + hunk.new_lines
+        at = first + hunk.old_lines
+    return [*found, Match(at, to, count - at)]
+
+
+def _by_unique_lines(old: list[bytes], new: list[bytes]) -> list[Match]:
+    """The longest rising sequence of the lines that occur once on each side."""
+    places = {line: n for n, line in enumerate(old)}
+    once_before, once_after = (
+        {line for line, times in Counter(side).items() if times == 1} for side in (old, new)
+    )
+    unique = once_before & once_after
+    pairs = [(places[line], n) for n, line in enumerate(new) if line in unique]
+    ends: list[int] = []
+    last: list[int] = []
+    previous: list[int] = []
+    for index, (at, _) in enumerate(pairs):
+        length = bisect_left(ends, at)
+        previous.append(last[length - 1] if length else -1)
+        # Replaces one entry, or appends one.
+        ends[length : length + 1] = [at]
+        last[length : length + 1] = [index]
+    chain: list[Match] = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        chain.append(Match(*pairs[index], 1))
+        index = previous[index]
+    return chain[::-1]
 
 
 def _patch(old: bytes, new: bytes, context: int) -> "Patch":

@@ -76,7 +76,12 @@ class Home:
 
 
 def add_changes(
-    home: Home, changes: Sequence[NewChange], *, number: int, plan_id: str | None = None
+    home: Home,
+    changes: Sequence[NewChange],
+    *,
+    number: int,
+    time: int | None = None,
+    plan_id: str | None = None,
 ) -> Script[None]:
     """Append changes to those that the part has already."""
     if not changes:
@@ -104,6 +109,7 @@ def add_changes(
                 **state_columns("after", change.after),
                 "reason": change.reason,
                 "plan_id": plan_id,
+                "time": time,
             }
             for n, change in enumerate(changes, start=first)
         ],
@@ -131,7 +137,7 @@ def family_changes(
 ) -> Script[list[StoredChange]]:
     """The changes of a session and of the subtasks that worked for it meanwhile, in order."""
     found = yield from changes_between(session_id, first, last, from_part=from_part)
-    for child, begin, end in (yield from _task_turns(session_id, first, last, from_part)):
+    for child, begin, end in (yield from task_turns(session_id, first, last, from_part)):
         found += yield from family_changes(child, begin, end)
     return sorted(found, key=in_order)
 
@@ -179,12 +185,12 @@ def family_calls(
 ) -> Script[list[UnknownCall]]:
     """A session's calls of unknown effect, and those of the subtasks that worked for it."""
     calls = yield from calls_between(session_id, first, last, from_part=from_part)
-    for child, begin, end in (yield from _task_turns(session_id, first, last, from_part)):
+    for child, begin, end in (yield from task_turns(session_id, first, last, from_part)):
         calls += yield from family_calls(child, begin, end)
     return sorted(calls, key=lambda call: (call.timeline, call.part_id))
 
 
-def _task_turns(
+def task_turns(
     session_id: str, first: int, last: int, from_part: str | None
 ) -> Script[list[tuple[str, int, int]]]:
     """The turns of subtasks that worked for parts of these messages: session, first and last
@@ -231,7 +237,7 @@ def _home_of_task(
 
 def task_sessions(session_id: str, first: int, from_part: str | None) -> Script[list[str]]:
     """The subtasks that have worked for these messages of a session, or for later ones."""
-    turns = yield from _task_turns(session_id, first, _LAST, from_part)
+    turns = yield from task_turns(session_id, first, _LAST, from_part)
     return list(dict.fromkeys(child for child, _, _ in turns))
 
 

@@ -508,10 +508,10 @@ DELETE FROM sample WHERE machine = :machine AND number < :before
 -- name: change_add
 INSERT INTO change (
     session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
-    before_blob, before_mode, after_blob, after_mode, reason, plan_id
+    before_blob, before_mode, after_blob, after_mode, reason, plan_id, time
 ) VALUES (
     :session_id, :pos, :part_id, :n, :message_id, :worktree, :path, :timeline, :source,
-    :before_blob, :before_mode, :after_blob, :after_mode, :reason, :plan_id
+    :before_blob, :before_mode, :after_blob, :after_mode, :reason, :plan_id, :time
 )
 
 -- name: change_range
@@ -847,3 +847,90 @@ DELETE FROM trust WHERE path = :path
 
 -- name: trust_list
 SELECT path, digest, time_created FROM trust ORDER BY path, digest
+
+-- ---- history
+
+-- name: history_of_path
+SELECT session_id, pos, part_id, n, message_id, timeline, source,
+    before_blob, before_mode, after_blob, after_mode, time
+FROM change WHERE worktree = :worktree AND path = :path
+
+-- name: history_of_plans
+SELECT p.session_id, p.kind, p.timeline, p.data, p.time_created, s.n,
+    s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
+FROM plan_step s JOIN plan p ON p.id = s.plan_id WHERE s.path = :path AND p.worktree = :worktree
+
+-- name: history_gone_with
+SELECT path, before_blob FROM change
+WHERE worktree = :worktree AND timeline = :timeline AND session_id = :session_id AND part_id = :part_id
+    AND after_blob IS NULL AND before_blob IS NOT NULL AND source NOT IN ('folder', 'uncovered', 'call')
+
+-- name: history_first
+SELECT session_id, pos, part_id FROM change WHERE worktree = :worktree ORDER BY timeline LIMIT 1
+
+-- name: history_tool
+SELECT p.id, p.type, p.data, m.id, m.parent_id, m.role, p.session_id, p.message_pos FROM part p
+LEFT JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE p.session_id = :session_id AND p.message_pos = :pos AND p.id = :id
+
+-- A part whose message stayed has none in the tail.
+
+-- name: history_tool_in_tail
+SELECT p.id, p.type, p.data, m.id, m.parent_id, m.role, p.session_id, p.message_pos FROM tail t JOIN part p ON p.session_id = t.id
+LEFT JOIN message m ON m.session_id = p.session_id AND m.pos = p.message_pos
+WHERE t.session_id = :session_id AND p.id = :id
+
+-- The timeline of a worktree: what was recorded at a number, newest first. `path` or what is between `low` and `high`.
+
+-- name: timeline_numbers
+SELECT DISTINCT timeline FROM change
+WHERE worktree = :worktree AND timeline < :before AND source IN ('declared', 'observed', 'shared', 'uncovered')
+    AND (path = :path OR (path >= :low AND path < :high)) AND (:session_id = '' OR session_id = :session_id)
+    AND COALESCE(time, 0) >= :since AND COALESCE(time, 0) < :until
+ORDER BY timeline DESC LIMIT :limit
+
+-- name: timeline_groups
+SELECT session_id, part_id, source, min(pos), min(message_id), max(time), count(*) FROM change
+WHERE worktree = :worktree AND timeline = :number AND source IN ('declared', 'observed', 'shared', 'uncovered')
+    AND (path = :path OR (path >= :low AND path < :high)) AND (:session_id = '' OR session_id = :session_id)
+    AND COALESCE(time, 0) >= :since AND COALESCE(time, 0) < :until
+GROUP BY session_id, part_id, source
+
+-- name: timeline_files
+SELECT path, before_blob, before_mode, after_blob, after_mode, reason FROM change
+WHERE worktree = :worktree AND timeline = :number AND session_id = :session_id AND part_id = :part_id AND source = :source
+    AND (path = :path OR (path >= :low AND path < :high))
+ORDER BY n LIMIT :limit
+
+-- name: timeline_plan_numbers
+SELECT timeline FROM plan
+WHERE worktree = :worktree AND timeline < :before AND state <> 'planned'
+    AND (:session_id = '' OR session_id = :session_id) AND time_created >= :since AND time_created < :until
+    AND (:any = 1 OR EXISTS (
+        SELECT 1 FROM plan_step s WHERE s.plan_id = plan.id AND s.outcome IN ('done', 'undone', 'unsure')
+            AND (s.path = :path OR (s.path >= :low AND s.path < :high))))
+ORDER BY timeline DESC LIMIT :limit
+
+-- name: timeline_plans
+SELECT id, session_id, kind, time_created FROM plan
+WHERE worktree = :worktree AND timeline = :number AND state <> 'planned'
+    AND (:session_id = '' OR session_id = :session_id) AND time_created >= :since AND time_created < :until
+
+-- name: timeline_plan_count
+SELECT count(*) FROM plan_step
+WHERE plan_id = :plan_id AND outcome IN ('done', 'undone', 'unsure') AND (path = :path OR (path >= :low AND path < :high))
+
+-- name: timeline_plan_files
+SELECT path, expect_blob, expect_mode, want_blob, want_mode FROM plan_step
+WHERE plan_id = :plan_id AND outcome IN ('done', 'undone', 'unsure') AND (path = :path OR (path >= :low AND path < :high))
+ORDER BY n LIMIT :limit
+
+-- name: timeline_write_before
+SELECT timeline, after_blob, after_mode, source FROM change
+WHERE worktree = :worktree AND path = :path AND timeline < :number
+    AND source IN ('declared', 'observed', 'shared', 'uncovered')
+ORDER BY timeline DESC LIMIT 1
+
+-- name: timeline_plans_before
+SELECT p.timeline, s.want_blob, s.want_mode, p.kind FROM plan_step s JOIN plan p ON p.id = s.plan_id
+WHERE s.path = :path AND p.worktree = :worktree AND p.timeline < :number AND s.outcome IN ('done', 'undone', 'unsure')

@@ -1,0 +1,1 @@
+"""Whose the lines of a file are."""

@@ -195,7 +195,9 @@ async def test_how_many_turns_are_kept(world: World, turns: int, kept: int | Non
 async def test_before_a_step(world: World) -> None:
     """A prompt that comes when the context is full is answered after a compaction: once, and as it
     was asked."""
-    async with ModelServer([answer(Text.of("much"), usage=FULL), SUMMARY, FINE, FINE]) as server:
+    # The request for the summary was as long as the conversation: that says nothing of the next.
+    long = answer(Text.of("## Objective\nall of it"), usage=FULL)
+    async with ModelServer([answer(Text.of("much"), usage=FULL), long, FINE, FINE]) as server:
         limited(world, server)
         async with world.at_work() as scene:
             await scene.prompt("first")

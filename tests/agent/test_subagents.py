@@ -283,6 +283,16 @@ async def test_what_a_session_may_not_do_its_tasks_may_not_either(world: World) 
         assert not (world.folder / "new.txt").exists()
 
 
+async def test_tools_of_agents_that_answer_people(world: World) -> None:
+    """The configuration keeps some tools from all tasks."""
+    world.configure(experimental={"primary_tools": ["write"]})
+    async with world.at_work() as scene:
+        await scene.prompt("task general write new.txt hi\nwrite own.txt hi")
+        (child,) = await children(scene)
+        denied = [each.permission for each in child.info.permission or ()]
+        assert denied == ["task", "write"]
+
+
 async def test_depth(world: World) -> None:
     """A task may give tasks only as deep as is configured, and where its rules say so."""
     world.configure(permission={"task": "allow"})

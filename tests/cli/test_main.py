@@ -52,6 +52,15 @@ def test_the_version(terminal: Terminal) -> None:
         (("a\x1b[2Jb",), 2, "no command a\\x1b[2Jb"),
         (("sessions", "--limit", "0"), 2, "'0' is not a number from 1 on"),
         (("sessions", "--lim", "1"), 2, "unrecognized arguments: --lim"),
+        (("-C", "/no/such", "sessions"), 1, "Directory not found: /no/such"),
+        (("--data=x", "backup", "restore", "no"), 1, "there is no /"),
+        (("-C",), 2, "expected one argument"),
+        (("show", ""), 1, "a session has an id"),
+        (("run", "-c", "--title", "a", "say x"), 2, "--title is for a new session"),
+        (("sessions", "word", "--deleted"), 2, "words are searched for in all sessions"),
+        (("sessions", "--archived", "--deleted"), 2, "not allowed with"),
+        (("diff", "1", "--all"), 2, "give a TURN, --all or --undone"),
+        (("diff", "--until", "2"), 2, "--until needs the TURN"),
         (("undo", "nothing"), 1, "there is no session nothing; `kedge sessions` lists them"),
         (("undo",), 1, "there is no session in"),
         (("trust", "--list", "--revoke"), 2, "not allowed with"),
@@ -165,3 +174,28 @@ def test_the_process_leaves_without_taking_the_interpreter_down(terminal: Termin
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.endswith(b"\n")
+
+
+def test_a_folder_that_is_gone(terminal: Terminal) -> None:
+    """Where a shell may still be that was in it."""
+    (terminal.project / "gone").mkdir()
+    line = f"cd gone; rmdir ../gone; exec {sys.executable} -m kedge sessions"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=terminal.project,
+        env=terminal.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "kedge: this folder does not exist any more; go to another one" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_can_be_interrupted() -> None:
+    """They run their work by `run_async`, which Ctrl-C ends; the server has its own way."""
+    own = {"event_loop.py", "serve.py"}
+    modules = [each for each in (ROOT / "src/kedge/cli").glob("*.py") if each.name not in own]
+    assert len(modules) > len(COMMANDS)
+    assert [each.name for each in modules if "asyncio.run(" in each.read_text()] == []

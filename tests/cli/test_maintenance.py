@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -90,28 +89,6 @@ def test_a_backup_and_back(used: Terminal, tmp_path: Path) -> None:
     assert json.loads(done.out)["healthy"] is True
     assert used.run("undo", "--yes", "--data", copy).code == 0
     assert not (used.project / "a.txt").exists()
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["doctor --repair --yes", "gc --yes", "backup restore x"],
-    ids=lambda command: command.split()[0],
-)
-async def test_agents_are_refused(terminal: Terminal, command: str) -> None:
-    """Inside of an agent's own call, nothing is repaired, freed or restored."""
-    script = f"{sys.executable} -m kedge {command} 2> said; echo $? > code"
-    rules = {"permission": {"bash": "allow", "external_directory": "allow"}}
-    folder = terminal.home / ".config" / "kedge"
-    folder.mkdir(parents=True)
-    (folder / "kedge.json").write_text(json.dumps(rules))
-    async with (
-        kedge.open(terminal.project, data_dir=terminal.data) as engine,
-        kedge.Agent(engine, environ=terminal.environ) as agent,
-    ):
-        session = await engine.sessions.create()
-        await agent.prompt(session, f"bash {script}", model="kedge/offline")
-    assert "is for people" in (terminal.project / "said").read_text()
-    assert (terminal.project / "code").read_text() == "4\n"
 
 
 def test_every_finding_is_described() -> None:

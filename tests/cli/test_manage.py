@@ -3,10 +3,13 @@
 import asyncio
 import json
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import kedge
+from kedge import Agent
 from tests.cli.projects import prompts
 from tests.cli.terminal import Terminal, command
 from tests.cli.test_serve import Server, started
@@ -172,3 +175,53 @@ def test_on_postgresql(terminal: Terminal, postgres_schema: str) -> None:
     assert "Write a.txt one" in terminal.run("show", environ=environ).out
     done = terminal.run("backup", "create", "b.tar", environ=environ)
     assert (done.code, "pg_dump" in done.err) == (1, True)
+
+
+FOR_PEOPLE = (
+    "run -c x",
+    "answer x yes",
+    "trust --yes",
+    "undo --yes",
+    "redo --yes",
+    "revert 1 --yes",
+    "unrevert --yes",
+    "fork",
+    "delete last --yes",
+    "restore x",
+    "doctor --repair --yes",
+    "gc --yes",
+    "backup restore x",
+)
+"""What grants or destroys something."""
+
+
+async def test_agents_are_refused(terminal: Terminal) -> None:
+    """Inside of an agent's own call, a person has to decide; looking is free."""
+    permission = {"bash": "allow", "external_directory": "allow"}
+    config = terminal.home / ".config" / "kedge" / "kedge.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"permission": permission}))
+    script = terminal.home / "script"
+    program = f"{sys.executable} -m kedge --data {terminal.data}"
+    lines = [f"{program} {each} < /dev/null; echo $?" for each in (*FOR_PEOPLE, "sessions")]
+    script.write_text("\n".join(lines))
+    async with (
+        kedge.open(terminal.project, data_dir=terminal.data) as engine,
+        Agent(engine, environ=terminal.environ) as agent,
+    ):
+        session = await engine.sessions.create("At work")
+        await agent.prompt(session, "write a.txt one", model="kedge/offline")
+        prompt = f"bash sh {script} > {terminal.home}/said 2> {terminal.home}/why"
+        await agent.prompt(session, prompt, model="kedge/offline")
+    *codes, listed, code = (terminal.home / "said").read_text().splitlines()
+    assert codes == ["4"] * len(FOR_PEOPLE), (terminal.home / "why").read_text()
+    assert (listed.split("\t")[1], code) == ("At work", "0")
+    assert (terminal.project / "a.txt").read_text() == "one\n"
+
+
+def test_what_is_not_protected_is_said(terminal: Terminal) -> None:
+    """With the reason."""
+    config = terminal.home / ".config" / "kedge" / "kedge.json"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"snapshot": false}')
+    assert '○ not protected: the configuration says "snapshot": false' in terminal.run().out

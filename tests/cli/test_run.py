@@ -1,5 +1,6 @@
 """`kedge run`, typed by a person and in scripts."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from tests.cli.projects import prompts
 from tests.cli.terminal import Done, Terminal, command
+from tests.support.timeouts import PATIENCE
 
 
 def sessions(terminal: Terminal) -> list[str]:
@@ -177,3 +179,28 @@ def test_a_folder_without_a_prompt(terminal: Terminal, tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert "there is no prompt" in done.err
     assert not terminal.data.exists()
+
+
+def test_a_session_that_is_at_work(terminal: Terminal) -> None:
+    """A prompt is answered when it comes to that; a script gets its answer, and not the others."""
+    asyncio.run(prompts(terminal, "say begun"))
+    script = "bash until test -e on; do sleep 0.1; done"
+    with terminal.keyboard("run", "-c", script) as one:
+        one.until("… bash")
+        two = subprocess.Popen(
+            command(["run", "-c", "say two"]),
+            cwd=terminal.project,
+            env=terminal.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while "say two" not in terminal.run("log").out:
+            pass
+        (terminal.project / "on").touch()
+        out, err = two.communicate(timeout=PATIENCE)
+        done = one.end()
+    assert (two.returncode, out) == (0, "two\n"), err
+    assert "● bash" not in err
+    assert (done.code, "● bash" in done.out) == (0, True)

@@ -81,6 +81,18 @@ async def test_some_files_only(terminal: Terminal) -> None:
     assert files(terminal) == {"b.txt": "two\n"}
 
 
+async def test_a_large_undo_can_be_read(terminal: Terminal) -> None:
+    """What is left alone comes first, and the rest is counted; a script gets all of it."""
+    script = "for n in $(seq 100); do echo $n > file$n; done"
+    await prompts(terminal, f"bash {script}\nwrite z.txt one")
+    (terminal.project / "z.txt").write_text("mine\n")
+    done = terminal.talk("undo", answer=b"n\n", question="[Y/n]")
+    first = next(line for line in done.out.splitlines() if line.startswith("  "))
+    assert first.split()[:3] == ["!", "conflict", "z.txt"]
+    assert "  … and 61 deleted; --json has all" in done.out
+    assert len(terminal.run("undo", "--dry-run").out.splitlines()) == 101
+
+
 async def test_a_session_is_named_by_its_beginning(terminal: Terminal) -> None:
     """With or without its prefix; what is not clear is asked about."""
     first = await prompts(terminal, "write a.txt one")

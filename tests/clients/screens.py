@@ -79,6 +79,11 @@ class Screens:
         self.until_screen(lambda screen: bool(first.search(screen)), f"{title!r} found")
         self.press("Enter")
 
+    def open_subtask(self) -> None:
+        """Show the conversation of a task, once the UI says that it can be shown."""
+        self.until("view subagents")
+        self.press("C-x", "Down")
+
     def interrupt(self) -> None:
         """Press escape twice, and again for as long as the second comes too late."""
         while _RUNS in self._window.screen:

@@ -148,7 +148,7 @@ def test_a_task_is_shown_and_opened(screens: Screens) -> None:
     screens.prompt("task general write t.txt hi")
     screens.until_idle("✓ General Task — Write t.txt hi", "1 toolcall", "Done: task.")
     assert screens.workspace.text("t.txt") == "hi\n"
-    screens.press("C-x", "Down")
+    screens.open_subtask()
     screens.until("# Wrote t.txt", "Done: write.", "General (1 of 1)", without=("General Task",))
     screens.press("Up")
     screens.until("✓ General Task — Write t.txt hi", without=("General (1 of 1)",))
@@ -158,7 +158,7 @@ def test_a_running_task_is_opened_and_interrupted(screens: Screens) -> None:
     """What it says is seen while it says it; an interruption of the caller ends it too."""
     screens.prompt("task general slow 2 300s say Half a word of it")
     screens.until("General Task — Slow 2 300s say Half")
-    screens.press("C-x", "Down")
+    screens.open_subtask()
     screens.until("General (1 of 1)")
     screens.until_said("Half a w")
     screens.press("Up")

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from kedge.domain.errors import InvalidInput
-from kedge.engine.settings import Settings, data_folder, database_address
+from kedge.engine.settings import (
+    Settings,
+    data_folder,
+    database_address,
+    make_private_folder,
+)
 
 
 def test_the_data_folder_is_the_given_one_first(
@@ -59,3 +64,10 @@ def test_a_lease_lasts() -> None:
         with pytest.raises(InvalidInput, match="queue_length"):
             Settings(queue_length=length)  # type: ignore[arg-type]  # what is tested
     assert Settings(retention=0, stop_patience=0).retention == 0
+
+
+def test_a_folder_in_a_new_data_folder_is_private(tmp_path: Path) -> None:
+    """So is the data folder itself, whatever is made in it first."""
+    make_private_folder(tmp_path / "data" / "servers")
+    for folder in (tmp_path / "data", tmp_path / "data" / "servers"):
+        assert folder.stat().st_mode & 0o777 == 0o700

@@ -23,6 +23,15 @@ async def test_every_answer_says_where_it_is_about(served: Served) -> None:
         assert (reply.status, reply.json["location"]) == (200, location), name
 
 
+async def test_the_newer_form_of_a_directory_beats_the_older(served: Served) -> None:
+    """A client of the SDK adds its own directory to a request that names another."""
+    other = served.world.root / "other"
+    other.mkdir()
+    said = quote("location[directory]")
+    for order in (f"{said}={other}&directory=.", f"directory=.&{said}={other}"):
+        assert (await served.get(f"/api/location?{order}")).json["directory"] == str(other)
+
+
 async def test_models_and_agents_are_those_of_the_older_routes(served: Served) -> None:
     """In the words of the newer ones."""
     (model,) = (await served.get("/api/model")).json["data"]

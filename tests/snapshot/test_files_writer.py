@@ -6,12 +6,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge._failpoints import armed
 from kedge.domain.errors import InvariantBroken, ObjectMissing, SnapshotError
 from kedge.domain.file_states import Outcome, Present, Reason, State, Uncovered
 from kedge.snapshot.files import atomic
@@ -19,6 +21,7 @@ from kedge.snapshot.files import steps as steps_module
 from kedge.snapshot.files.root import Root
 from kedge.snapshot.files.steps import aside_name, is_own_name, kept_name, temporary_name
 from kedge.snapshot.files.writer import Writer
+from tests.engine.unprivileged_process import give_up_privileges
 from tests.snapshot.files_world import ABSENT, TAG, World, file_system, step
 
 KINDS = ["swapping", "linking", "plain"]
@@ -441,6 +444,49 @@ def test_a_folder_that_cannot_be_synced_is_an_error(
         monkeypatch.setattr(os, "fsync", broken)
         with pytest.raises(SnapshotError, match="cannot be synced"):
             atomic.sync_folders(root, {b""})
+
+
+@pytest.mark.parametrize(
+    ("point", "bits", "outcomes"),
+    [
+        ("after-temporary", 0o500, [Outcome.SKIPPED, Outcome.SKIPPED]),
+        ("after-sync", 0, [Outcome.DELETED, Outcome.SKIPPED]),
+        ("after-set-aside", 0o500, [Outcome.DELETED, Outcome.SKIPPED]),
+        ("after-compare", 0o500, [Outcome.DELETED, Outcome.RESTORED]),
+        ("before-folder-sync", 0, [Outcome.DELETED, Outcome.RESTORED]),
+    ],
+)
+def test_a_folder_that_is_closed_to_kedge_meanwhile(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
+    bits: int,
+    outcomes: list[Outcome],
+) -> None:
+    """What was done is told as done, and files elsewhere are not kept waiting for it."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "sync", lambda: synced.append("everything"))
+    old, new = world.present(b"old"), world.present(b"new")
+    for path in (b"shut/gone", b"shut/changed", b"open/changed"):
+        world.lay(path, old)
+    plan = [step(0, b"shut/gone", old, ABSENT)]
+    plan += [
+        step(n, path, old, new) for n, path in enumerate([b"shut/changed", b"open/changed"], 1)
+    ]
+    if point == "after-temporary":
+        plan = [step(3, b"shut/new", ABSENT, new), *plan[1:]]
+    shut = world.path / "shut"
+    with (
+        armed(point, lambda: shut.chmod(bits)),
+        ThreadPoolExecutor(1, initializer=give_up_privileges) as others,
+    ):
+        results = others.submit(world.put, *plan).result()
+    shut.chmod(0o700)
+    assert synced == ([] if bits else ["everything"])
+    assert [each.outcome for each in results] == [*outcomes, Outcome.RESTORED]
+    for each, result in zip(plan, results, strict=True):
+        is_skipped = result.outcome is Outcome.SKIPPED
+        assert world.state(each.path) == (each.expect if is_skipped else each.want)
 
 
 def test_what_cannot_be_synced_is_told_for_itself(tmp_path: Path) -> None:

@@ -88,6 +88,28 @@ async def test_flipped_bytes_give_typed_errors(tmp_path: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("column", ["message.id", "part.id", "part.data", "session.data"])
+async def test_lost_values_give_typed_errors(column: str, tmp_path: Path) -> None:
+    """Damage that SQLite itself does not notice, since every page is well-formed."""
+    path = await fill(tmp_path)
+    table, name = column.split(".")
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA writable_schema = ON")
+    [(schema,)] = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", [table])
+    change = "UPDATE sqlite_schema SET sql = ? WHERE name = ?"
+    connection.execute(change, [schema.replace(" NOT NULL", ""), table])
+    connection.commit()
+    connection.close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {table} SET {name} = NULL WHERE rowid = 3")
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(change, [schema, table])
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreCorrupt, match=rf"NULL value in {table}\.{name}"):
+        await use(tmp_path)
+
+
 async def test_a_lost_row_of_kedge_itself(tmp_path: Path) -> None:
     """A database without its epoch is damaged."""
     path = await fill(tmp_path)

@@ -17,6 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from kedge.engine.doctor.doctor import examine
+from kedge.engine.doctor.findings import Severity
+from tests.engine.doctor.clinic import PLENTY
 from tests.server.world import Client
 from tests.support import environment, postgres
 from tests.torture.http_clients import Clients
@@ -62,9 +65,20 @@ class World:
             while self.ledger.kills < kills:
                 await self._one_kill()
             await self._serve("", random.Random(0))
+            await self._examine()
         except ServerEnded as error:
             said = self._place.complaints.read_text()[-2000:]
             self.ledger.blame("no start", f"{error}: {said}")
+
+    async def _examine(self) -> None:
+        """The doctor calls the data healthy."""
+        place = self._place
+        report = await examine(
+            place.work, data_dir=place.data, database=place.database, limits=lambda: PLENTY
+        )
+        for finding in report.findings:
+            if finding.severity is not Severity.NOTICE:
+                self.ledger.blame("doctor", f"{finding.code}: {finding.what}")
 
     async def _one_kill(self) -> None:
         begun, ledger = time.monotonic(), self.ledger

@@ -12,9 +12,9 @@ from tests.undo_fuzz import disk_level, planner_level
 from tests.undo_fuzz.oracle import Violation
 from tests.undo_fuzz.program import Generator, Program, as_text, shrunk
 
-Level: TypeAlias = Literal["planner", "disk"]
+Level: TypeAlias = Literal["planner", "disk", "calls"]
 
-_TRIES: dict[Level, int] = {"planner": 400, "disk": 80}
+_TRIES: dict[Level, int] = {"planner": 400, "disk": 80, "calls": 80}
 """How many smaller programs are tried for one failure."""
 
 
@@ -28,8 +28,10 @@ def fuzz(level: Level, rounds: int, seed: int, *, figures: Counter[str]) -> None
 
 
 def program_of(level: Level, seed: int) -> Program:
-    """The program of a seed; on disk every third one has a process killed or a revert disturbed."""
-    return Generator(seed, breaks=level == "disk" and seed % 3 == 0).program()
+    """The program of a seed; on disk every third one has a process killed or a revert disturbed,
+    and in `calls` single calls are undone as well."""
+    breaks = level != "planner" and seed % 3 == 0
+    return Generator(seed, breaks=breaks, calls=level == "calls").program()
 
 
 def violation_of(
@@ -60,8 +62,10 @@ def told(level: Level, seed: int, program: Program, violation: Violation) -> str
 
     small = shrunk(program, fails, most=_TRIES[level])
     last = violation_of(level, seed, small) or violation
-    git = f", git={_has_git(seed)}" if level == "disk" else ""
-    return f"seed {seed}: {last}\n\n{as_text(small, level, git)}"
+    git = f", git={_has_git(seed)}" if level != "planner" else ""
+    return (
+        f"seed {seed}: {last}\n\n{as_text(small, 'planner' if level == 'planner' else 'disk', git)}"
+    )
 
 
 def report(figures: Counter[str]) -> str:
@@ -76,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.undo_fuzz")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--level", choices=("planner", "disk"), default="planner")
+    parser.add_argument("--level", choices=("planner", "disk", "calls"), default="planner")
     parser.add_argument("--all", action="store_true", help="go on after failures, tell one of each")
     options = parser.parse_args()
     figures: Counter[str] = Counter()

@@ -14,9 +14,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 import kedge
 from kedge._failpoints import armed
@@ -52,13 +54,16 @@ from tests.undo_fuzz.program import (
     Op,
     OpenShell,
     Program,
+    RedoCalls,
     Reopen,
     Revert,
     Save,
     Shell,
+    UndoCalls,
     Unrevert,
 )
 from tests.undo_fuzz.world import (
+    CHANGES,
     OWN,
     Entries,
     Entry,
@@ -67,6 +72,7 @@ from tests.undo_fuzz.world import (
     Row,
     State,
     Tree,
+    Undone,
     Wanted,
     World,
     above,
@@ -77,6 +83,7 @@ from tests.undo_fuzz.world import (
     standing_by_path,
 )
 
+GONE = "nothing is left there of what was to be undone or put back"
 _TOP = Path(__file__).parents[2]
 _OUTSIDE = (".git", ".gitignore")
 """What is in the folder and not in the world."""
@@ -209,6 +216,8 @@ class DiskRun:
                 await self._revert(action)
             case Unrevert(who):
                 await self._unrevert(who)
+            case UndoCalls() | RedoCalls():
+                await self._of_calls(action)
             case Reopen():
                 await self._close_engine()
                 await self._open()
@@ -349,6 +358,85 @@ class DiskRun:
             await self._check_diff(who)
         elif receipt.files:
             raise Violation("receipt", receipt.files[0].path, "unreverted, with nothing pending")
+
+    async def _of_calls(self, action: UndoCalls | RedoCalls) -> None:
+        if isinstance(action, UndoCalls):
+            await self._undo_calls(action)
+        else:
+            await self._redo_calls(action)
+
+    async def _undo_calls(self, action: UndoCalls) -> None:
+        who = action.who
+        await self._end_turn(who)
+        member = self._world.members[who]
+        calls = [call for message in member.messages for call in message.calls]
+        chosen = calls[::-1][action.first :: action.step][: action.count]
+        if not chosen or member.pending:
+            return
+        rows = self._world.undoing(who, {order for _, order in chosen})
+        parts = [id for id, _ in chosen]
+        before = self._world.tree.copy()
+        told = await self._sessions[who].undo(parts=parts, dry_run=True)
+        self._check_tree(action)
+        receipt = await self._sessions[who].undo(parts=parts)
+        _check_dry_run(told, receipt)
+        undoing = self._judged_calls(who, rows, receipt, applied=receipt.applied)
+        moot = {path for path, each in undoing.entries.items() if each.reason == GONE}
+        if not receipt.applied:
+            return
+        self._world.undid(who, rows, undoing.after, undoing.entries, moot)
+        await self._check_diff(who)
+        self._figures["undos of calls"] += 1
+        if action.and_back:
+            await self._take_back(who, self._world.members[who].undone[-1])
+            if self._world.tree.files != before.files:
+                path = self._world.tree.differences(before)[0]
+                raise Violation("way back", path, "not as before after undo and redo")
+
+    async def _redo_calls(self, action: RedoCalls) -> None:
+        await self._end_turn(action.who)
+        member = self._world.members[action.who]
+        if member.undone and not member.pending:
+            await self._take_back(action.who, member.undone[action.which % len(member.undone)])
+
+    async def _take_back(self, who: str, undone: Undone) -> None:
+        """Redo all that an undo took out, and nothing else."""
+        member = self._world.members[who]
+        orders = {row.order for row in undone.rows}
+        if {row for row in member.out if row.order in orders} != set(undone.rows):
+            return
+        parts = [
+            id for message in member.messages for id, order in message.calls if order in orders
+        ]
+        if not parts:
+            return
+        receipt = await self._sessions[who].redo(parts=parts)
+        paths = {record.path for record in undone.records}
+        rows = [Row(0, 0, record) for record in undone.records]
+        untouched = [
+            each
+            for each in receipt.files
+            if each.path not in paths and each.outcome.value not in CHANGES
+        ]
+        shown = [each for each in receipt.files if each not in untouched]
+        seen = msgspec.structs.replace(receipt, files=shown)
+        undoing = self._judged_calls(who, rows, seen, applied=receipt.applied)
+        if receipt.applied:
+            entries = _entries(receipt)
+            moot = {path for path, each in entries.items() if each.reason == GONE}
+            stays = {path: replace(entries[path], outcome="conflict") for path in moot}
+            self._world.redid(who, undone, undoing.after, entries | stays)
+            await self._check_diff(who)
+            self._figures["redos of calls"] += 1
+
+    def _judged_calls(
+        self, who: str, rows: Sequence[Row], receipt: Receipt, *, applied: bool
+    ) -> Undoing:
+        after = read_files(self._root)
+        entries = _entries(receipt)
+        undoing = undoing_of(self._world, who, rows, Wanted(), entries, after, applied=applied)
+        judge(self._world, undoing, self._figures)
+        return undoing
 
     def _judged(self, who: str, rows: Sequence[Row], wanted: Wanted, receipt: Receipt) -> Undoing:
         after = read_files(self._root)

@@ -186,7 +186,8 @@ def _check_said(undoing: Undoing, path: str) -> None:
         }
         if not right[outcome]:
             raise Violation("outcome", path, f"{outcome}, but it is {_change(before, after)}")
-    rows = [row for row in undoing.rows if row.record.path == path and not row.is_folder]
+    here = [row for row in undoing.rows if row.record.path == path and not row.is_folder]
+    rows = [row for row in here if not row.is_beside]
     if not all(row.record.sure for row in rows):
         return
     sources = {row.record.source for row in rows}

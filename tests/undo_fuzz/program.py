@@ -199,6 +199,29 @@ class Unrevert:
 
 
 @dataclass(frozen=True, slots=True)
+class UndoCalls:
+    """Takes some calls of a session out, wherever they stand; on disk only."""
+
+    who: str
+    first: int
+    """How many calls back the last of them is,"""
+    step: int
+    """how many calls are between two of them,"""
+    count: int
+    """and how many they are."""
+    and_back: bool = False
+    """Whether they are put back at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedoCalls:
+    """Puts back what one of the undos of calls took out; on disk only."""
+
+    who: str
+    which: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fork:
     """From here on the session's name stands for a fork of it, which owns nothing of before."""
 
@@ -243,6 +266,8 @@ Action: TypeAlias = (
     | EndTurn
     | Revert
     | Unrevert
+    | UndoCalls
+    | RedoCalls
     | Fork
     | Reopen
     | Killed
@@ -267,8 +292,10 @@ FAIL_POINTS = (
 class Generator:
     """Makes programs from a seed."""
 
-    def __init__(self, seed: int, *, breaks: bool = False) -> None:
+    def __init__(self, seed: int, *, breaks: bool = False, calls: bool = False) -> None:
+        """`breaks` if processes die, `calls` if single calls are undone as well."""
         self._random = random.Random(seed)
+        self._calls = random.Random(f"calls {seed}") if calls else None
         self._breaks = breaks
         # Few paths and few sessions meet more often.
         self._paths = self._random.sample(PATHS, self._random.randint(1, 4))
@@ -285,7 +312,17 @@ class Generator:
         killed = [each.who for each in actions if isinstance(each, Killed | BrokenRevert)]
         actions += [self._revert(who) for who in killed]
         actions += [self._revert() for _ in range(self._random.choice((1, 1, 2)))]
+        if self._calls is not None:
+            for _ in range(self._calls.randint(2, 6)):
+                actions.insert(self._calls.randint(1, len(actions)), self._of_calls(self._calls))
         return tuple(actions)
+
+    def _of_calls(self, chance: random.Random) -> Action:
+        who = chance.choice(self._who)
+        if chance.random() < 0.3:
+            return RedoCalls(who, chance.randint(0, 3))
+        first, step = chance.choice((0, 0, 1, 2, 4)), chance.choice((1, 1, 2))
+        return UndoCalls(who, first, step, chance.choice((1, 1, 2, 3)), chance.random() < 0.3)
 
     def _action(self) -> Action:
         kind = self._random.choices(
@@ -488,6 +525,8 @@ def _simpler(action: Action) -> list[Action]:
         case Shell(who, ops) if len(ops) > 1:
             fewer = [ops[:index] + ops[index + 1 :] for index in range(len(ops))]
             return [*(Shell(who, (op,)) for op in ops), *(Shell(who, each) for each in fewer)]
+        case UndoCalls(and_back=True) | UndoCalls(count=2 | 3):
+            return [replace(action, count=1, and_back=False), replace(action, and_back=False)]
         case Revert(who, back):
             plain = Revert(who, back)
             each = ("strategy", "scope", "files", "and_back")

@@ -3,7 +3,7 @@ each session's conversation holds. It is built from what is done, never from wha
 
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from io import BytesIO
@@ -148,6 +148,8 @@ class Row:
     plan: "Done | None" = None
     """The files-only revert that wrote it."""
     is_folder: bool = False
+    is_beside: bool = False
+    """Whether it is taken out only with an undo that took it out before."""
 
     def is_after(self, place: Place) -> bool:
         """Whether it belongs to the place or to a later one."""
@@ -192,6 +194,16 @@ class Done:
     """Paths of which it said that changes were only observed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Undone:
+    """An undo of calls that can still be taken back as a whole."""
+
+    rows: list[Row]
+    """What it took out."""
+    records: list[Record]
+    """What it wrote."""
+
+
 @dataclass(slots=True)
 class Message:
     """A prompt or an answer, with the calls in it."""
@@ -211,6 +223,9 @@ class Member:
     rows: list[Row] = field(default_factory=list)
     pending: list[Done] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
+    undone: list[Undone] = field(default_factory=list)
+    out: set[Row] = field(default_factory=set)
+    """The rows that undos of calls have taken out."""
 
     def places(self) -> list[tuple[str, str | None, Place]]:
         """All that can be reverted to: ids of message and call, and where that leads."""
@@ -229,15 +244,19 @@ class Member:
         hiding = [done for done in self.pending if done.wanted.hides]
         if hiding:
             place = hiding[-1].place
-            rows = self.standing()
+            gone = {row for row in self.out if row.is_after(place)}
+            self.undone = [each for each in self.undone if gone.isdisjoint(each.rows)]
+            self.out -= gone
+            rows = [row for row in self.rows if not self._is_undone(row) and row not in gone]
             self._cut(place)
             home = self.messages[-1].pos if self.messages else place.pos
             self.rows = [replace(row, pos=home) if row.is_after(place) else row for row in rows]
         self.pending = []
 
     def standing(self) -> list[Row]:
-        """The rows that no pending revert took out of the files; what is shared never is."""
-        return [row for row in self.rows if not self._is_undone(row)]
+        """The rows that neither a pending revert nor an undo took out of the files; what is shared
+        never is."""
+        return [row for row in self.rows if row not in self.out and not self._is_undone(row)]
 
     def _is_undone(self, row: Row) -> bool:
         if row.record.source == "shared":
@@ -493,8 +512,59 @@ class World:
         """What a revert undoes, oldest first: rows behind the place, what pending reverts wrote."""
         member = self.members[name]
         hiding = [done for done in member.pending if done.wanted.hides]
-        rows = [row for row in member.rows if row.is_after(place)]
-        return _by_age([*rows, *_written(hiding)])
+        rows = [row for row in member.rows if row.is_after(place) and row not in member.out]
+        touched = {row.record.path for row in rows if not row.is_folder}
+        return _by_age([*rows, *_written(hiding), *self._pairs(member, touched)])
+
+    def _pairs(self, member: Member, paths: Collection[str]) -> list[Row]:
+        """Undos of calls with what they took out, where the files are touched anyway: together they
+        are nothing."""
+        found = []
+        for each in member.undone:
+            wrote = [Row(0, 0, record) for record in each.records]
+            beside = [row for row in (*each.rows, *wrote) if row.record.path in paths]
+            found += [replace(row, is_beside=True) for row in beside]
+        return found
+
+    def undoing(self, name: str, orders: Collection[int]) -> list[Row]:
+        """What an undo of calls takes out, oldest first."""
+        member = self.members[name]
+        return _by_age(
+            row
+            for row in member.rows
+            if row.order in orders and row.plan is None and row not in member.out
+        )
+
+    def undid(
+        self, name: str, rows: Iterable[Row], after: Tree, entries: "Entries", moot: set[str]
+    ) -> None:
+        """An undo of calls was carried out and said this; at some paths nothing was left of
+        them."""
+        member = self.members[name]
+        records, _ = self.carried_out(name, after)
+        left = {path for path, each in entries.items() if each.outcome in LEFT} | moot
+        went = [
+            row
+            for row in rows
+            if not row.is_folder and row.record.source in OWN and row.record.path not in left
+        ]
+        member.out.update(went)
+        member.undone.append(Undone(rows=went, records=records))
+
+    def redid(self, name: str, undone: Undone, after: Tree, entries: "Entries") -> None:
+        """An undo of calls was taken back, and this was said."""
+        member = self.members[name]
+        written, _ = self.carried_out(name, after)
+        left = {path for path, each in entries.items() if each.outcome in LEFT}
+        back = [row for row in undone.rows if row.record.path not in left]
+        member.out.difference_update(back)
+        member.undone.remove(undone)
+        undid = [record for record in undone.records if record.path not in left]
+        self.void |= {*undid, *written}
+        rest = [row for row in undone.rows if row.record.path in left]
+        if rest:
+            kept = [record for record in undone.records if record.path in left]
+            member.undone.append(Undone(rows=rest, records=kept))
 
     def before(self, name: str, place: Place) -> list[Row]:
         """What a session did before a place."""

@@ -64,6 +64,9 @@ SUMMARY_ASKED = "What did we do so far?"
 PRUNED = "[Old tool result content cleared]"
 """Stands for the output of a call that was pruned."""
 
+_UNDONE = "[What this call changed in files was undone later.]"
+_UNDONE_IN_PART = "[Some of what this call changed in files was undone later.]"
+
 INTERRUPTED = "The tool was interrupted before it was done."
 
 _LONGEST_REASON = 200
@@ -437,6 +440,14 @@ def _of_model(
 
 
 def _result(part: ToolPart, id: str, name: str) -> ToolResult:
+    found = _result_of(part, id, name)
+    if part.undone is None:
+        return found
+    note = _UNDONE if part.undone.left is None else _UNDONE_IN_PART
+    return replace(found, output=f"{found.output}\n\n{note}")
+
+
+def _result_of(part: ToolPart, id: str, name: str) -> ToolResult:
     state = part.state
     if isinstance(state, ToolCompleted) and state.time.compacted is not None:
         return ToolResult(call_id=id, name=name, output=PRUNED)

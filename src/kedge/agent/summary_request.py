@@ -18,6 +18,7 @@ from kedge.domain.parts import (
     ToolPart,
 )
 
+_TAGS = _CONVERSATION, _PRIOR_SUMMARY = "conversation", "prior-summary"
 _CUTS = ((2_000, None), (500, None), (100, 2_000), (100, 500))
 """To how many characters outputs of tools are cut, and all other texts: the first that let the
 request fit."""
@@ -59,9 +60,9 @@ def summary_request(
     text = ""
     for cut, cut_text in _CUTS:
         lines = [_cut(line, cut_text) for each in messages for line in _lines(each, cut)]
-        told = [_inside("conversation", "\n".join(lines))]
+        told = [_inside(_CONVERSATION, "\n".join(lines))]
         if prior is not None:
-            told.append(_inside("prior-summary", prior))
+            told.append(_inside(_PRIOR_SUMMARY, prior))
         told.append(_HOW.format(prior="" if prior is None else _PRIOR))
         text = "\n\n".join(told)
         if most_tokens is None or tokens_of_text(text) <= most_tokens:
@@ -70,9 +71,10 @@ def summary_request(
 
 
 def _inside(tag: str, text: str) -> str:
-    # What it quotes must not end it.
-    quoted = text.replace(f"</{tag}>", f"<\\/{tag}>")
-    return f"<{tag}>\n{quoted}\n</{tag}>"
+    # What it quotes must not end it, nor begin to look like the other one.
+    for name in _TAGS:
+        text = text.replace(f"</{name}>", f"<\\/{name}>")
+    return f"<{tag}>\n{text}\n</{tag}>"
 
 
 def _lines(placed: PlacedMessage, cut: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import argparse
 
 from kedge.cli.event_loop import run_async
-from kedge.cli.exit_codes import DONE
+from kedge.cli.exit_codes import DONE, USAGE
 from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
@@ -38,7 +38,15 @@ def add(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    _check(options)
     return run_async(_diff(options))
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.message is not None and (options.all or options.undone):
+        raise CommandFailure("give a TURN, --all or --undone, and only one of them", USAGE)
+    if options.until is not None and options.message is None:
+        raise CommandFailure("--until needs the TURN to begin with", USAGE)
 
 
 async def _diff(options: argparse.Namespace) -> int:

@@ -106,7 +106,11 @@ def _show_table(screen: Screen, turns: list[TurnOfSession], *, with_files: bool)
             files = many(len(turn.files), "file") if turn.files else ""
             table.add(
                 Cell(str(turn.number), CYAN),
-                Cell(said(turn.prompt, _LONGEST), BOLD if with_files else ""),
+                Cell(
+                    said(turn.prompt, _LONGEST),
+                    BOLD if with_files else "",
+                    piped=" ".join(text_of(turn.prompt).split()),
+                ),
                 Cell(f"{turn.prompt.info.agent}, {turn.model}", DIM),
                 Cell(files, piped=str(len(turn.files))),
                 Cell(when, style, piped=iso(created)),

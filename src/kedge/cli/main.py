@@ -94,9 +94,12 @@ def _command_first(words: list[str]) -> list[str]:
     place = 0
     while place < len(words) and words[place].partition("=")[0] in _BEFORE:
         place += 1 if "=" in words[place] else 2
-    if place and place < len(words) and words[place] in BY_NAME:
-        return [words[place], *words[:place], *words[place + 1 :]]
-    return words
+    if not place or place >= len(words) or words[place] not in BY_NAME:
+        return words
+    rest = words[place:]
+    # Behind all else, where the commands of a command take them, too.
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *words[:place], *rest[end:]]
 
 
 def module_of(command: CommandEntry) -> "ModuleType":
@@ -160,6 +163,8 @@ def _report(error: Exception) -> int:
 
 
 def _told(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "this folder does not exist any more; go to another one, or name one with -C"
     if isinstance(error, OSError) and error.strerror:
         name = error.filename
         file = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) else ""

@@ -3,9 +3,10 @@
 Nothing is shown of what is quicker, and nothing where standard error is no terminal.
 """
 
+import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -75,10 +76,28 @@ def bars() -> Iterator["Tell"]:
             each.__exit__(None, None, None)
 
 
+@asynccontextmanager
+async def ticking(what: str) -> AsyncIterator[None]:
+    """Shows for how long something has been going on that does not say how far it is."""
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(_EVERY)
+            bar.at(0)
+
+    with Progress(what) as bar:
+        ticks = asyncio.create_task(tick())
+        try:
+            yield
+        finally:
+            ticks.cancel()
+            await asyncio.gather(ticks, return_exceptions=True)
+
+
 def progress_line(what: str, done: int, total: int | None, seconds: float) -> str:
     """The bar after so many seconds."""
     if not total:
-        return f"{what}  {done:,}  {lasting(seconds)}"
+        return "  ".join(filter(None, (what, f"{done:,}" if done else "", lasting(seconds))))
     part = min(1.0, done / total)
     full = round(part * _BAR)
     bar = "━" * full + "╌" * (_BAR - full)

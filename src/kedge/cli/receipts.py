@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from kedge.cli.consent import agrees, can_ask
 from kedge.cli.exit_codes import DECLINED, DONE, INCOMPLETE
 from kedge.cli.json_output import show_json
 from kedge.cli.parser import add_json
+from kedge.cli.progress import ticking
 from kedge.cli.screen import DIM, GREEN, RED, YELLOW, Screen, errors, one_line, output
 from kedge.cli.table import Cell, Column, Table
 from kedge.cli.times import many
@@ -16,6 +18,8 @@ from kedge.cli.times import many
 if TYPE_CHECKING:
     from kedge.domain.receipts import Receipt
 
+_MOST_FILES = 40
+"""That a person looks at before they say yes."""
 _STRATEGIES = ("merge", "overwrite", "abort")
 _SIGNS = {
     "restored": ("~", YELLOW),
@@ -90,7 +94,8 @@ async def carry_out(
     """Show what would be done, ask, do it, and show what was done; returns the exit code."""
     screen = output()
     if not options.yes:
-        preview = await act(True)
+        async with ticking("looking at the files"):
+            preview = await act(True)
         if options.json and (options.dry_run or not can_ask()):
             show_json(screen, preview)
         else:
@@ -101,7 +106,8 @@ async def carry_out(
         if not agrees(question, enter=True):
             errors().line("nothing was changed")
             return DECLINED
-    receipt = await act(options.dry_run)
+    async with ticking("putting files in their places"):
+        receipt = await act(options.dry_run)
     if options.json:
         show_json(screen, receipt)
         return _code(receipt)
@@ -126,7 +132,10 @@ def _show_differences(screen: Screen, preview: "Receipt", receipt: "Receipt") ->
 def show_receipt(screen: Screen, receipt: "Receipt") -> None:
     """What was done to each path, or would be."""
     table = Table(Column(), Column(), Column(gives_way=True))
-    for entry in receipt.files:
+    # What stays as it is comes first where not all is shown: a person has to know that.
+    entries = sorted(receipt.files, key=lambda entry: entry.outcome not in _LEFT)
+    is_cut = screen.is_terminal and len(entries) > _MOST_FILES
+    for entry in entries[:_MOST_FILES] if is_cut else receipt.files:
         sign, style = _SIGNS.get(entry.outcome, ("?", ""))
         outcome = entry.outcome if entry.source == "declared" else f"{entry.outcome} (observed)"
         table.add(
@@ -135,6 +144,10 @@ def show_receipt(screen: Screen, receipt: "Receipt") -> None:
             Cell(_reason(entry.reason, entry.source), DIM, piped=entry.reason or ""),
         )
     table.show(screen, "  " if screen.is_terminal else "")
+    if is_cut:
+        left = Counter(str(entry.outcome) for entry in entries[_MOST_FILES:])
+        told = ", ".join(f"{count:,} {outcome}" for outcome, count in left.items())
+        screen.line(screen.paint(f"  … and {told}; --json has all", DIM))
     if not receipt.files and screen.is_terminal:
         screen.line(screen.paint("  no file is touched", DIM))
     for note in receipt.notes:

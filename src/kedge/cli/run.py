@@ -148,6 +148,8 @@ async def _delete_if_empty(session: "Session") -> None:
 
 
 async def _session(engine: "Engine", options: argparse.Namespace) -> "Session":
+    if options.title is not None and not _is_new(options):
+        raise CommandFailure("--title is for a new session, without --session and -c", USAGE)
     if _is_new(options):
         if options.fork:
             raise CommandFailure("--fork needs --session or --continue: the session to fork", USAGE)
@@ -177,6 +179,9 @@ class _Run:
         )
         self._sessions = {session.id}
         """The session and its subtasks."""
+        self._prompt = engine.ids.message()
+        self._others: set[str] = set()
+        """Answers to prompts that were there before ours."""
         self._refusals = Refusals(engine.asks, self._view.note)
         terminal = None if self._is_json else keyboard()
         self._answers: Answers | Refusals = (
@@ -193,10 +198,9 @@ class _Run:
         """Have the prompt answered, and show it; returns the exit code."""
         began = time.monotonic()
         self._listen()
-        id = self._engine.ids.message()
         async with self._engine.events.subscribe() as events:
             following = asyncio.create_task(self._follow(events))
-            asked = asyncio.create_task(self._ask(prompt, id))
+            asked = asyncio.create_task(self._ask(prompt))
             try:
                 await asyncio.wait({asked, following}, return_when=asyncio.FIRST_COMPLETED)
                 if not asked.done():
@@ -208,9 +212,9 @@ class _Run:
                 await self._stop_all(asked, following)
                 raise
         self._view.pause()
-        return await self._end(id, answer, time.monotonic() - began)
+        return await self._end(answer, time.monotonic() - began)
 
-    async def _ask(self, prompt: list[dict[str, Any]], id: str) -> "Answer | None":
+    async def _ask(self, prompt: list[dict[str, Any]]) -> "Answer | None":
         from kedge.domain.errors import TurnAborted
 
         options = self._options
@@ -218,7 +222,7 @@ class _Run:
             return await self._agent.prompt(
                 self._session,
                 prompt,
-                message_id=id,
+                message_id=self._prompt,
                 model=options.model,
                 agent=options.agent,
                 variant=options.variant,
@@ -262,8 +266,24 @@ class _Run:
                     self._tell(str(error.data.get("message", error.name)))
                 case SessionIdle() if event.session_id == self._session.id:
                     return
-                case _ if event.session_id == self._session.id:
+                case _ if event.session_id == self._session.id and not self._is_others(event):
                     self._view.hear(event)
+
+    def _is_others(self, event: "Event") -> bool:
+        """Whether it is about the answer to a prompt before ours, in a session that is at work."""
+        from kedge.domain.events import MessageUpdated, PartDelta, PartUpdated
+        from kedge.domain.messages import AssistantMessage
+
+        match event.properties:
+            case MessageUpdated(info=AssistantMessage(id=id, parentID=parent)):
+                if parent < self._prompt:
+                    self._others.add(id)
+                return id in self._others
+            case PartUpdated(part=part):
+                return part.messageID < self._prompt or part.messageID in self._others
+            case PartDelta(messageID=id):
+                return id < self._prompt or id in self._others
+        return False
 
     def _tell(self, trouble: str) -> None:
         # The last one may be why the prompt was refused; then it is told as an error.
@@ -319,7 +339,7 @@ class _Run:
             task.cancel()
         self._stopping = asyncio.create_task(self._session.abort())
 
-    async def _end(self, id: str, answer: "Answer | None", seconds: float) -> int:
+    async def _end(self, answer: "Answer | None", seconds: float) -> int:
         if self._stopping is not None:
             await self._stopping
         error = answer.info.error if answer else None
@@ -327,7 +347,7 @@ class _Run:
             self._view.note(self._trouble)
         files = await show_end(
             self._session,
-            id,
+            self._prompt,
             seconds,
             screen=self._rest,
             view=self._view if isinstance(self._view, JsonView) else None,

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kedge.cli.event_loop import run_async
-from kedge.cli.exit_codes import DONE
+from kedge.cli.exit_codes import DONE, USAGE
+from kedge.cli.failure import CommandFailure
 from kedge.cli.json_output import as_json, show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json, count
+from kedge.cli.progress import Progress
 from kedge.cli.screen import BOLD, CYAN, DIM, GREEN, YELLOW, Screen, errors, one_line, output
 from kedge.cli.selection import SHORT, short, telling_apart
 from kedge.cli.table import Cell, Column, Table
@@ -31,8 +33,9 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options."""
     command.add_argument("words", nargs="*", metavar="WORD", help="search for these words")
     command.add_argument("--all", "-a", action="store_true", help="those of all projects")
-    command.add_argument("--archived", action="store_true", help="those that are archived")
-    command.add_argument("--deleted", action="store_true", help="those that can be restored")
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--archived", action="store_true", help="those that are archived")
+    which.add_argument("--deleted", action="store_true", help="those that can be restored")
     command.add_argument("--tree", action="store_true", help="with their subtasks and forks")
     command.add_argument(
         "--limit", "-n", type=count, default=20, metavar="N", help="at most so many (%(default)s)"
@@ -48,6 +51,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _show(options: argparse.Namespace) -> None:
+    if options.words and (options.archived or options.deleted or options.tree):
+        raise CommandFailure(
+            "words are searched for in all sessions, without --archived, --deleted and --tree",
+            USAGE,
+        )
     screen = output()
     async with look(options) as engine:
         if options.words:
@@ -83,10 +91,12 @@ async def _infos(engine: "Engine", options: argparse.Namespace) -> list["Session
         if cursor is None:
             break
     if options.tree:
-        # It grows: subtasks have subtasks.
-        for info in infos:
-            session = await engine.sessions.get(info.id)
-            infos += [child.info for child in await session.children()]
+        with Progress("reading sessions") as progress:
+            # It grows: subtasks have subtasks.
+            for number, info in enumerate(infos):
+                progress.at(number, len(infos))
+                session = await engine.sessions.get(info.id)
+                infos += [child.info for child in await session.children()]
     return infos
 
 

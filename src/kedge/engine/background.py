@@ -101,7 +101,8 @@ class BackgroundTasks:
         try:
             answer = await self._engine.conversations.last_answer(session_id, prompt_id)
         except SessionNotFound:
-            return TaskResult(session_id, "its session was deleted", is_error=True)
+            deleted = "its session was deleted"
+            return TaskResult(session_id, deleted, is_error=True, is_cut_off=True)
         if answer is None:
             return TaskResult(session_id, "it gave no answer", is_error=True, is_cut_off=True)
         is_cut_off = _is_cut_off(answer.info)

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kedge.engine.settings import make_private_folder
+
 EVERY = 0.25
 """Seconds between two beats."""
 
@@ -147,7 +149,7 @@ def forget_beats(data: Path, engines: Collection[str]) -> None:
 
 
 def _opened(path: Path) -> int:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     fd = os.open(path, _OPEN, 0o600)
     # Contended only for a moment, by processes that check whether this engine lives.
     fcntl.flock(fd, fcntl.LOCK_EX)

@@ -5,6 +5,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from kedge.engine.settings import make_private_folder
+
 OLDEST = 7 * 86_400.0
 """Seconds for which an output is kept after the last write."""
 _FOLDER = "tool-output"
@@ -23,19 +25,13 @@ def output_path(data: Path, session_id: str, part_id: str) -> Path:
 def open_output(path: Path) -> int:
     """A new file for the output of a call, readable by its owner alone."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    _make_folder(path.parent)
+    make_private_folder(path.parent)
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
         # The empty folder may have been removed just now, together with old outputs.
-        _make_folder(path.parent)
+        make_private_folder(path.parent)
         return os.open(path, flags, 0o600)
-
-
-def _make_folder(folder: Path) -> None:
-    # One by one: `parents=True` makes the folders above for everybody to read.
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def remove_old_outputs(data: Path, before: float) -> None:

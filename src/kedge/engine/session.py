@@ -185,7 +185,6 @@ class Session:
         engine = self._engine
         await engine.store.read(partial(get_session, self.id))
         # A run that does not stop in time is cut off when the session is deleted.
-        await engine.background.defer(self.id)
         await engine.runs.stop(self.id)
         now = engine.clock.now()
         delete = partial(stop_and_delete, self.id, engine.runs.owner, engine.ids, now)
@@ -194,7 +193,6 @@ class Session:
     async def abort(self) -> bool:
         """Stop the runs of the session and its subtasks, in any process; return whether all are
         idle now. Subscribers get the session's idle event even if it was idle already."""
-        await self._engine.background.defer(self.id)
         return await self._engine.runs.abort(self.id)
 
     async def children(self) -> list["Session"]:

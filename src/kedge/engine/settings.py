@@ -86,3 +86,10 @@ def database_address(given: str | os.PathLike[str] | None) -> str | None:
     path = check_path(given, "database")
     # Not as a path, which would turn the two slashes of a URL into one.
     return given if isinstance(given, str) else str(path)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder in the data folder, and that itself if need be, for nobody else to read."""
+    # One by one: `parents=True` makes the folders above with the permissions of any other.
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)

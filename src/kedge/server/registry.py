@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kedge.engine.os_process import process_start
+from kedge.engine.settings import make_private_folder
 
 _FOLDER = "servers"
 
@@ -31,7 +32,7 @@ class KnownServer:
 def registered(data: Path, server: KnownServer) -> Iterator[None]:
     """Have the server found while the block lasts."""
     folder = data / _FOLDER
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     path = folder / f"{server.pid}-{server.start.replace(' ', '-')}-{id(server):x}.json"
     path.write_text(json.dumps(asdict(server)), encoding="utf-8")
     try:

@@ -70,9 +70,9 @@ class Request(Generic[Q, B]):
         """The client's working directory: from the query, else from a header, else the directory in
         which the server was started. It may not exist."""
         said = (
-            self.asked.get("directory")
-            # The form that clients use for routes below /api.
-            or self.asked.get("location[directory]")
+            # What is asked of a route below /api; the SDK adds its client's own directory.
+            self.asked.get("location[directory]")
+            or self.asked.get("directory")
             or _decoded(self.headers.get(_DIRECTORY_HEADER, b""))
         )
         here = self.backend.engine.directory

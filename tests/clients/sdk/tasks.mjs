@@ -4,13 +4,13 @@ import { readFile } from "node:fs/promises"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { check, ok, refused, textOf, toolsOf } from "./checks.mjs"
-import { Ears } from "./ears.mjs"
+import { EventRecorder } from "./event_recorder.mjs"
 import { saying } from "./turns.mjs"
 
 export async function tasks(api, { directory, isKedge }) {
   // The real server has no model that follows commands like these.
   if (!isKedge) return
-  const ears = await Ears.open(api.events)
+  const recorder = await EventRecorder.open(api.events)
   const session = await ok(api.create({ title: "Tasks" }))
 
   await check("a task is a session below, which its call names", async () => {
@@ -31,7 +31,7 @@ export async function tasks(api, { directory, isKedge }) {
     assert.deepEqual(named.sort(), children.map(({ id }) => id).sort())
     for (const { parentID, id } of children) {
       assert.equal(parentID, session.id)
-      const told = await ears.of("session.created", id)
+      const told = await recorder.of("session.created", id)
       assert.equal(told.properties.info.parentID, session.id)
       assert.equal((await ok(api.messages(id)))[0].info.role, "user")
     }
@@ -40,13 +40,13 @@ export async function tasks(api, { directory, isKedge }) {
   await check("an abort of the caller ends its task", async () => {
     const caller = await ok(api.create({ title: "Aborted" }))
     await ok(api.promptAsync(caller.id, saying("task general slow 2 300s say Half a word")))
-    await ears.until(
+    await recorder.until(
       ({ type, properties }) =>
         type === "message.part.updated" && properties.part.state?.metadata?.sessionId &&
         properties.part.sessionID === caller.id,
     )
     const [child] = await ok(api.children(caller.id))
-    await ears.of("message.part.delta", child.id)
+    await recorder.of("message.part.delta", child.id)
     assert.equal(await ok(api.abort(caller.id)), true)
     const [tool] = (await ok(api.messages(caller.id))).flatMap(toolsOf)
     assert.equal(tool.state.error, "Tool execution aborted")
@@ -83,7 +83,7 @@ export async function tasks(api, { directory, isKedge }) {
     const answer = await ok(api.command(session.id, body))
     assert.equal(textOf(answer), "See @README.md for more.")
     assert.equal(await readFile(join(directory, "h.txt"), "utf8"), "good day\n")
-    const told = await ears.of("command.executed", session.id)
+    const told = await recorder.of("command.executed", session.id)
     assert.deepEqual(told.properties, {
       name: "greet",
       sessionID: session.id,
@@ -121,5 +121,5 @@ export async function tasks(api, { directory, isKedge }) {
     assert.match(skill.location, /skills\/tides\/SKILL\.md$/)
   })
 
-  ears.close()
+  recorder.close()
 }

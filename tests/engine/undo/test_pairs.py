@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from kedge._failpoints import POINTS
-from kedge.domain.errors import PartNotFound
+from kedge.domain.errors import PartNotFound, TurnAborted
 from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.testing.replay import both
 from tests.engine.engine_factory import EngineFactory
-from tests.engine.revert.scene import lines, names, put, told, turn
+from tests.engine.revert.scene import lines, names, put, told, turn, write
 from tests.engine.undo.test_undo import call, changed, mark
 from tests.support.timeouts import PATIENCE
 
@@ -314,3 +314,33 @@ async def test_killed_anywhere_it_is_done_in_the_end(
         world.check()
         replayed, tables = await both(engine.store)
         assert replayed == tables
+
+
+async def test_what_a_running_subtask_does_is_stopped_first(engine: Engine, folder: Path) -> None:
+    """What it did goes with the call that it works for, also what it had just done."""
+    parent = await engine.sessions.create()
+    async with (
+        parent.turn("Go on") as begun,
+        begun.step() as step,
+        step.tool("task", {}, effects="none") as task,
+    ):
+        child = await engine.sessions.create(parent=parent.id)
+        await call(child, folder / "one", "1\n")
+    is_on = asyncio.Event()
+
+    async def work() -> None:
+        async with child.turn("Go on") as running, running.step() as step:
+            await write(step, folder / "two", "2\n")
+            async with step.tool("bash", {}, effects="unknown"):
+                put(folder / "three", "3\n")
+                is_on.set()
+                await asyncio.Event().wait()
+
+    working = asyncio.create_task(work())
+    await is_on.wait()
+    receipt = await parent.undo(messages=[begun.message.id])
+    assert told(receipt) == {"one": "deleted", "three": "deleted", "two": "deleted"}
+    with pytest.raises(TurnAborted):
+        await working
+    assert names(folder) == []
+    assert await mark(parent, task.part.id) is not None

@@ -1,5 +1,6 @@
 """Chosen calls go out of the files and come back; all else stays where it is."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from kedge.domain.errors import (
 from kedge.domain.parts import ToolPart, Undone
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
+from kedge.engine.settings import Settings
 from kedge.testing.replay import both
-from tests.engine.engine_factory import stored_log
+from tests.engine.engine_factory import EngineFactory, stored_log
 from tests.engine.revert.scene import lines, names, put, shell, told, turn, write
 
 
@@ -407,3 +409,36 @@ async def test_calls_of_unknown_effect_are_told(engine: Engine, folder: Path) ->
     receipt = await session.undo(messages=[prompt])
     assert [each.source for each in receipt.files] == ["observed"]
     assert [note.rpartition(": ")[2] for note in receipt.notes] == ["bash (make a)"]
+
+
+async def test_two_undos_at_once(engine: Engine, folder: Path) -> None:
+    """One of them does it, the other finds the session busy."""
+    session = await engine.sessions.create()
+    part = await call(session, folder / "a", "1\n")
+    both_of_them = (session.undo(parts=[part]), session.undo(parts=[part]))
+    found = await asyncio.gather(*both_of_them, return_exceptions=True)
+    done = [each for each in found if not isinstance(each, BaseException)]
+    assert [told(each) for each in done] == [{"a": "deleted"}]
+    assert [type(each) for each in found if each not in done] == [SessionBusy]
+
+
+async def test_without_snapshots_the_receipt_says_so(place: EngineFactory, folder: Path) -> None:
+    """Nothing is known of what the call did."""
+    async with place.open(settings=Settings(snapshots=False)) as engine:
+        session = await engine.sessions.create()
+        part = await call(session, folder / "a", "1\n")
+        receipt = await session.undo(parts=[part])
+        assert (receipt.files, receipt.applied, len(receipt.notes)) == ([], False, 2)
+        assert "snapshots are switched off" in receipt.notes[1]
+
+
+async def test_names_that_are_not_text(engine: Engine, folder: Path) -> None:
+    """They are undone like others, and can be named."""
+    name = os.fsdecode(b"na\xffme")
+    session = await engine.sessions.create()
+    part = await call(session, folder / name, "1\n")
+    receipt = await session.undo(parts=[part])
+    assert [each.path_bytes for each in receipt.files] == [b"na\xffme"]
+    assert names(folder) == []
+    assert (await session.redo(files=[os.fsencode(name)])).applied
+    assert names(folder) == [name]

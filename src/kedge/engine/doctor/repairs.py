@@ -26,7 +26,7 @@ from kedge.engine.engine import Engine
 from kedge.engine.open import open_store
 from kedge.engine.os_process import machine
 from kedge.engine.processes import end_processes
-from kedge.engine.settings import Settings, data_folder, database_address
+from kedge.engine.settings import Settings, data_folder, database_address, make_private_folder
 from kedge.store.queries import repairs
 from kedge.store.queries.checkup import examine_session, is_id
 from kedge.store.queries.grants import end_rules
@@ -242,7 +242,7 @@ class _Rows:
     def _append(self, lines: bytes) -> None:
         if self._outcome.saved is None:
             folder = self._engine.data / _FOLDER
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
             name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
             self._outcome.saved = folder / f"{name}-{os.getpid()}.jsonl"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

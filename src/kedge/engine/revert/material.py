@@ -46,6 +46,11 @@ class Dated:
     unsure: bool = False
     """Whether it is uncertain, after a crash, that it ever happened."""
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it may be undone."""
+        return self.segment.source is not Source.SHARED
+
 
 @dataclass(slots=True)
 class Material:
@@ -87,7 +92,10 @@ class Material:
             ways = [_happened(self.segments[path], found), *self.ways.get(path, ())]
             if path in self.wider:
                 ways.insert(0, self.wider[path])
-            history, *others = (self._history(path, way, found) for way in ways)
+            asked = tuple(each.segment for each in self.segments[path] if each.is_own)
+            history, *others = (
+                replace(self._history(path, way, found), asked=asked) for way in ways
+            )
             force = self.by_force.get(path)
             histories.append(
                 replace(

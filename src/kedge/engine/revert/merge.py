@@ -123,6 +123,8 @@ class PathHistory:
     """Whether another session changed the path after the first segment."""
     unsure: bool = False
     """Whether it is uncertain, after a crash, that one of the segments ever happened."""
+    asked: tuple[Segment, ...] = ()
+    """Those of the own segments that were asked for, if others only lead to the same."""
     otherwise: tuple["PathHistory", ...] = ()
     """Other segments that lead to the same, to be tried if there is a conflict."""
     reverse: tuple[Segment, ...] | None = None

@@ -104,7 +104,7 @@ def merged(history: PathHistory, contents: Contents) -> Wish:
     except SnapshotError as error:
         # A lost or damaged object costs only this path.
         return wish.given_up(Outcome.SKIPPED, str(error))
-    return _granted(wish, want, history.own[0].before)
+    return _granted(wish, want, (history.asked or history.own)[0].before)
 
 
 def _leads_back(
@@ -175,8 +175,8 @@ def _others_work(history: PathHistory) -> str | None:
 def _untouched(history: PathHistory) -> Wish:
     """The path left as it is, as is right if there is nothing to undo."""
     own = history.own
-    told = own if history.reverse is None else history.reverse
-    is_observed = not own or any(each.source is Source.OBSERVED for each in told)
+    asked = history.asked or own
+    is_observed = not own or any(each.source is Source.OBSERVED for each in asked)
     stays = _SHARED_STAYS if len(own) < len(history.segments) else None
     return Wish(
         path=history.path,

@@ -75,7 +75,9 @@ _UNSEEN = (
     "ignored files, files that are too large, paths outside the folder, HEAD and effects elsewhere"
     " were not inspected"
 )
-_OFF = "snapshots are switched off: what calls did to files is not known, and is not undone"
+SNAPSHOTS_OFF = (
+    "snapshots are switched off: what calls did to files is not known, and is not undone"
+)
 
 
 async def notes_of(
@@ -93,7 +95,7 @@ async def notes_of(
         origin = session.info.fork.sessionID if session.info.fork else ""
         notes.append(f"what was done before the fork belongs to {origin}, and is undone there")
     if not engine.settings.snapshots:
-        notes.append(_OFF)
+        notes.append(SNAPSHOTS_OFF)
     notes += await _unknown_calls(engine, session, boundary)
     # A step of the turn stands behind its prompt; a part is part of its step.
     step = boundary.pos if boundary.part_id else boundary.pos + 1
@@ -137,7 +139,7 @@ async def notes_of_calls(
 ) -> list[str]:
     """What a user should know about the undo of single calls."""
     if not engine.settings.snapshots:
-        return [_OFF]
+        return [SNAPSHOTS_OFF]
     found = await engine.store.scan(partial(unknown_calls, parts))
     return [_unseen(_name(part), reason) for part, reason in found]
 

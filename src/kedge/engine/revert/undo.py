@@ -17,7 +17,7 @@ from kedge.engine.revert.calls import Calls, calls_to_redo, calls_to_undo
 from kedge.engine.revert.execution import execute, plan_data
 from kedge.engine.revert.lease import Lease, leased, stop_tasks
 from kedge.engine.revert.prepare import Asked, Prepared, Preparing
-from kedge.engine.revert.receipts import notes_of_calls, nothing_done
+from kedge.engine.revert.receipts import SNAPSHOTS_OFF, notes_of_calls, nothing_done
 from kedge.engine.revert.recover import Unfinished
 from kedge.engine.validation import check_list, check_text
 from kedge.store.queries.changes import StoredChange
@@ -79,7 +79,7 @@ class Undoing:
         await self._unfinished.recover_session(session.id)
         calls = await self._calls(session, wanted, asked, is_redo)
         if calls.words:
-            return nothing_done(asked.strategy, *calls.words)
+            return self._nothing_done(calls, asked)
         async with self._prepared(session, calls, asked) as prepared:
             return await self._receipt(session, calls, prepared, asked, applied=False)
 
@@ -89,12 +89,17 @@ class Undoing:
         await self._unfinished.recover_session(session.id)
         async with leased(self._engine, session.id, hides=False) as lease:
             await session.refresh()
+            if not is_redo:
+                await self._stop_subtasks(session, wanted)
             calls = await self._calls(session, wanted, asked, is_redo)
             if calls.words:
-                return nothing_done(asked.strategy, *calls.words)
-            await self._stop_subtasks(calls)
+                return self._nothing_done(calls, asked)
             async with self._prepared(session, calls, asked) as prepared:
                 return await self._execute(session, lease, calls, prepared, asked)
+
+    def _nothing_done(self, calls: Calls, asked: Asked) -> Receipt:
+        notes = [*calls.words, *([] if self._engine.settings.snapshots else [SNAPSHOTS_OFF])]
+        return nothing_done(asked.strategy, *notes)
 
     async def _execute(
         self, session: "Session", lease: Lease, calls: Calls, prepared: Prepared, asked: Asked
@@ -136,10 +141,12 @@ class Undoing:
         notes = [] if calls.is_redo else await notes_of_calls(self._engine, session, calls.parts)
         return replace(prepared, notes=tuple(notes)).receipt(asked.strategy, applied=applied)
 
-    async def _stop_subtasks(self, calls: Calls) -> None:
+    async def _stop_subtasks(self, session: "Session", wanted: Wanted) -> None:
         """Stop the tasks in the background that the calls have begun."""
-        script = partial(subtasks_of, calls.parts)
-        await stop_tasks(self._engine, await self._engine.store.scan(script))
+        store = self._engine.store
+        chosen = await store.scan(partial(select, session.id, wanted))
+        children = await store.scan(partial(subtasks_of, chosen.parts))
+        await stop_tasks(self._engine, children)
 
     async def _summarise(self, session: "Session", calls: Calls) -> None:
         """Update the session's summary at the paths that were touched, unless it tells of a

@@ -168,7 +168,7 @@ def replace(spot: Spot) -> Result:
     if not spot.holds(spot.aside, spot.step.expect):
         return _swap_back(spot)
     reach("after-compare")
-    spot.discard(spot.aside)
+    spot.leave(spot.aside)
     reach("after-replace")
     return spot.result(Outcome.RESTORED)
 
@@ -178,7 +178,7 @@ def delete(spot: Spot) -> Result:
     refused = _take_aside(spot)
     if refused is not None:
         return refused
-    spot.discard(spot.aside)
+    spot.leave(spot.aside)
     reach("after-delete")
     return spot.result(Outcome.DELETED)
 
@@ -237,7 +237,7 @@ def _replace_in_two_moves(spot: Spot) -> Result:
         if returned.outcome is Outcome.SKIPPED:
             return returned
         raise
-    spot.discard(spot.aside)
+    spot.leave(spot.aside)
     return spot.result(Outcome.RESTORED)
 
 
@@ -415,6 +415,9 @@ def _sync_folder(root: Root, path: bytes) -> None:
     except (FolderAbsent, FolderBlocked):
         # Removed since, by a later step or by another program; nothing in it needs syncing.
         return
+    except PermissionError:
+        # Somebody closed it to us since, which must not end a revert of other folders.
+        os.sync()
     except OSError as error:
         # Some network file systems cannot sync folders, and need not.
         if error.errno != errno.EINVAL:

@@ -1,6 +1,7 @@
 """Steps over files: their states, temporary names, and the reasons why one could not be done."""
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,8 @@ from kedge.domain.errors import InvariantBroken, PathRefused
 from kedge.domain.file_states import FileStep, Outcome, Present, State
 from kedge.snapshot.files.reader import is_same, look_at
 from kedge.snapshot.values import Result
+
+_log = logging.getLogger(__name__)
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # The limit of file systems on Linux and macOS.
@@ -64,6 +67,8 @@ _WORDS = {
     errno.EILSEQ: "the file system does not allow its name",
 }
 
+
+_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 MayWrite: TypeAlias = Callable[[], None]
 """Raises if nothing may be written any more."""
@@ -159,6 +164,16 @@ class Spot:
         """Unlink one of kedge's own names; another program cleaning up may have done so."""
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.dir_fd)
+
+    def leave(self, name: bytes) -> None:
+        """Unlink one of kedge's own names that nobody needs any more; if the folder was closed to
+        kedge meanwhile, the name stays in it, and what was done stays done."""
+        try:
+            self.discard(name)
+        except OSError as error:
+            if error.errno not in _CLOSED:
+                raise
+            _log.warning("%r stays beside %r: %s", name, self.step.path, error.strerror)
 
     def result(self, outcome: Outcome, reason: str = "") -> Result:
         return Result(self.step.path, outcome, reason)

@@ -255,7 +255,7 @@ class Writer:
         except SnapshotError as error:
             # A lost or damaged content affects only this path.
             return Result(step.path, Outcome.SKIPPED, str(error))
-        closing.callback(spot.discard, spot.temporary)
+        closing.callback(spot.leave, spot.temporary)
         if fd is not None:
             closing.callback(os.close, fd)
         reach("after-temporary")

@@ -18,6 +18,7 @@ from kedge.store.queries.change_queries import hidden_changes, turn_positions
 from kedge.store.queries.changes import (
     ChangeKey,
     StoredChange,
+    calls_between,
     changes_between,
     family_changes,
     in_order,
@@ -54,7 +55,7 @@ class Selection:
     """The calls that are meant, and what they did to files."""
 
     parts: tuple[Home, ...] = ()
-    """Of the session itself; empty if all are meant."""
+    """Of the session itself: those that did something to files, or began a subtask."""
     changes: tuple[StoredChange, ...] = ()
     """In order, with those of the subtasks that worked for the calls."""
     hidden: frozenset[ChangeKey] = frozenset()
@@ -76,17 +77,27 @@ def select(session_id: str, wanted: Wanted) -> Script[Selection]:
         for first, last in (yield from _turn(session_id, id)):
             changes = yield from family_changes(session_id, first, last)
             found |= {each.key: each for each in changes if each.source != "revert"}
-            own = yield from changes_between(session_id, first, last)
-            parts |= dict.fromkeys((session_id, each.pos, each.part_id) for each in own)
+            parts |= dict.fromkeys((yield from _parts_between(session_id, first, last)))
     if wanted.is_all:
         changes = yield from family_changes(session_id, 0)
         found = {each.key: each for each in changes if each.source != "revert"}
+        parts |= dict.fromkeys((yield from _parts_between(session_id, 0, _LAST)))
     hidden = yield from hidden_changes(session_id)
     return Selection(
         parts=tuple(parts),
         changes=tuple(sorted(found.values(), key=in_order)),
         hidden=frozenset(hidden.keys() & found.keys()),
     )
+
+
+def _parts_between(session_id: str, first: int, last: int) -> Script[list[Home]]:
+    own = yield from changes_between(session_id, first, last)
+    calls = yield from calls_between(session_id, first, last)
+    tasks = yield from rows("task_turns_of", parent_id=session_id, pos=first)
+    homes = [(change.pos, change.part_id) for change in own]
+    homes += [(call.pos, call.part_id) for call in calls]
+    homes += [(pos, part) for _, _, pos, part in tasks if pos <= last and part is not None]
+    return [(session_id, pos, part) for pos, part in sorted(set(homes))]
 
 
 def changes_of_part(part: Home) -> Script[list[StoredChange]]:
@@ -103,12 +114,14 @@ def changes_of_part(part: Home) -> Script[list[StoredChange]]:
 
 
 def subtasks_of(parts: Iterable[Home]) -> Script[list[str]]:
-    """The subtasks that worked for calls."""
+    """The subtasks that worked for calls, and have not begun to work for another one since."""
     found: dict[str, None] = {}
     for session_id, pos, part_id in parts:
         args = {"parent_id": session_id, "parent_pos": pos, "parent_part_id": part_id}
         for child, _ in (yield from rows("task_turns_of_part", **args)):
-            found[child] = None
+            newest = yield from row("task_turn_at", session_id=child, pos=_LAST)
+            if newest is not None and tuple(newest) == (session_id, pos, part_id):
+                found[child] = None
     return list(found)
 
 
@@ -225,7 +238,7 @@ def lives(
     """What happened at paths of a worktree, as a family of sessions sees it."""
     insiders = frozenset(family)
     others = yield from rows("worktree_paths")
-    related = [other for (other,) in others if are_related(other, root)]
+    related = {root, *(other for (other,) in others if are_related(other, root))}
     plans: dict[str, PlanData] = {}
     found: dict[bytes, PathLife] = {}
     for path in paths:

@@ -1,6 +1,7 @@
 """What SQLite says of a database file, without changing or migrating it."""
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,10 +53,28 @@ def _versions(connection: sqlite3.Connection) -> tuple[int, int]:
     return int(version), int(application)
 
 
+def first_complaint(connection: sqlite3.Connection) -> str | None:
+    """What is wrong with a database, in a line; None if `quick_check` finds nothing."""
+    return next(iter(_said(lambda: _check(connection, "quick_check(1)"))), None)
+
+
 def _complaints(connection: sqlite3.Connection) -> list[str]:
-    try:
-        found = connection.execute(f"PRAGMA integrity_check({_COMPLAINTS})").fetchall()
+    def ask() -> list[str]:
+        said = _check(connection, f"integrity_check({_COMPLAINTS})")
         keys = connection.execute("PRAGMA foreign_key_check").fetchmany(_COMPLAINTS)
+        return said + [f"a row of {table} refers to one that is missing" for table, *_ in keys]
+
+    return _said(ask)
+
+
+def _check(connection: sqlite3.Connection, name: str) -> list[str]:
+    found = connection.execute(f"PRAGMA {name}").fetchall()
+    return [str(line) for (line,) in found if line != "ok"]
+
+
+def _said(ask: Callable[[], list[str]]) -> list[str]:
+    try:
+        return ask()
     except UnicodeDecodeError:
         # SQLite quotes a damaged schema, and Python cannot decode that.
         return ["its schema is not text"]
@@ -63,5 +82,3 @@ def _complaints(connection: sqlite3.Connection) -> list[str]:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
         return [str(error)]
-    said = [str(line) for (line,) in found if line != "ok"]
-    return said + [f"a row of {table} refers to one that is missing" for table, *_ in keys]

@@ -38,11 +38,11 @@ def translated(error: sqlite3.Error, path: Path) -> KedgeError:
         case sqlite3.SQLITE_NOTADB:
             return StoreCorrupt(f"{path} is not a SQLite database; choose another file for kedge")
         case sqlite3.SQLITE_CORRUPT:
-            return _damaged(path, error)
+            return damaged(path, error)
         case 0 if str(error).startswith("Could not decode to UTF-8"):
             # Python's own error: the stored bytes were valid text once. The damaged text is not
             # repeated.
-            return _damaged(path, "text that is not UTF-8")
+            return damaged(path, "text that is not UTF-8")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return read_only(path)
         case sqlite3.SQLITE_CANTOPEN:
@@ -101,7 +101,8 @@ def _cannot_open(path: Path, error: sqlite3.Error) -> KedgeError:
     return StoreUnavailable(f"{path} cannot be opened: {error}")
 
 
-def _damaged(path: Path, how: object) -> StoreCorrupt:
+def damaged(path: Path, how: object) -> StoreCorrupt:
+    """The error for a file that holds what kedge has not written."""
     return StoreCorrupt(
         f"{path} is damaged ({how}); move it away, and put the newest {path.name}.*.backup in its"
         " place if there is one"

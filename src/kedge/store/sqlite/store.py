@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from kedge._async import to_the_end
-from kedge.domain.errors import EngineClosed
+from kedge.domain.errors import EngineClosed, KedgeError
 from kedge.domain.events import frame_text
 from kedge.domain.ids import IdMaker
 from kedge.store.named_sql import load_queries
 from kedge.store.port import OnCommit, OnForeignCommit, StoredEvent
 from kedge.store.sqlite.checkpoints import Checkpoints
+from kedge.store.sqlite.checkup import first_complaint
 from kedge.store.sqlite.connection import connect, create_file, patiently
-from kedge.store.sqlite.failures import is_busy, translated
+from kedge.store.sqlite.failures import damaged, is_busy, translated
 from kedge.store.sqlite.file import OpenFile, refuse_network
 from kedge.store.sqlite.log_watch import LogWatch
 from kedge.store.sqlite.migrate import migrate
@@ -69,6 +70,8 @@ class SqliteStore:
         self._watchers = 0
         self._watch: LogWatch | None = None
         self._seen_version: int | None = None
+        self._complaint: str | None = None
+        """What is wrong with the file, empty if nothing is; None if it was not checked yet."""
 
     @classmethod
     async def open(cls, path: Path, ids: IdMaker) -> "SqliteStore":
@@ -251,11 +254,24 @@ class SqliteStore:
             result = work()
             connection.execute("COMMIT")
             return result
-        except BaseException:
+        except BaseException as error:
             # SQLite has rolled back by itself after some errors.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if isinstance(error, Exception) and not isinstance(error, KedgeError | sqlite3.Error):
+                self._check_for_damage(connection, error)
             raise
+
+    def _check_for_damage(self, connection: sqlite3.Connection, error: Exception) -> None:
+        """Raise `StoreCorrupt` if an error comes from rows that are not what kedge has written.
+
+        SQLite notices damage only when it meets it in its own structures. The file is read whole
+        for this, so it is done once.
+        """
+        if self._complaint is None:
+            self._complaint = first_complaint(connection) or ""
+        if self._complaint:
+            raise damaged(self._path, self._complaint) from error
 
     def _executor(self, connection: sqlite3.Connection) -> Callable[[Query | Batch], Rows]:
         queries = self._queries

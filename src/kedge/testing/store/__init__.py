@@ -37,6 +37,7 @@ from kedge.testing.store import (
     timeline_pages,
     todos,
     trust,
+    undone,
 )
 from kedge.testing.store.database import Database, StoreCheck
 
@@ -75,6 +76,7 @@ _MODULES = (
     timeline_pages,
     tails,
     trust,
+    undone,
     concurrency,
 )
 

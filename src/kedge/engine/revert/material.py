@@ -201,8 +201,8 @@ def _find_ways(material: Material, session_id: str, out: Iterable[StoredChange])
     if wanted:
         family = yield from family_of(session_id)
         for path, life in (yield from lives(material.root, wanted, family)).items():
-            if life.acts:
-                alone = material.segments[path]
+            alone = material.segments[path]
+            if life.acts and any(each.is_own for each in alone):
                 material.wider[path] = by_number([*alone, *pairs(life.acts)])
             written = [
                 each for each in material.segments[path] if each.segment.source is Source.REVERT

@@ -63,6 +63,7 @@ def judge_chosen(
             _check_lines_of_others(world, undoing.before.state(entry.path), done, own, entry.path)
             if entry.outcome not in LEFT and entry.reason != GONE:
                 _check_own_lines(world, member, done, own, entry.path, is_redo=is_redo)
+            _check_none_back(world, member, done, entry.path)
     if not is_redo:
         _check_deletions(world, done)
 
@@ -96,6 +97,15 @@ def _check_own_lines(
             here = all(each is record or each in member.acts for each in touching)
             if here and record.source is not Source.SHARED and author(line):
                 assert (line in left) == is_redo, line
+
+
+def _check_none_back(world: Happened, member: Member, done: Foreseen, path: bytes) -> None:
+    """No line comes back of a call that is undone."""
+    before = _lines(world, done.undoing.before.state(path))
+    for line in set(_lines(world, done.undoing.after.state(path))) - set(before):
+        touching = list(_touching(world, line))
+        if author(line) and all(each.path == path for each in touching):
+            assert touching[0] not in member.out, line
 
 
 def _check_deletions(world: Happened, done: Foreseen) -> None:

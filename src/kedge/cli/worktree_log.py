@@ -105,7 +105,7 @@ def _show(screen: Screen, entry: "TimelineEntry", *, whole: bool) -> None:
     for file in shown:
         sign, style = SIGNS.get(file.status, _UNKNOWN)
         screen.line(f"  {screen.paint(sign, style)} {one_line(file.path)}")
-    rest = len(entry.files) - len(shown) + entry.more
+    rest = len(entry.files) - len(shown) + (entry.more or 0)
     if rest:
         screen.line(screen.paint(f"  … {many(rest, 'more file')}", DIM))
 

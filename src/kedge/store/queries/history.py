@@ -93,6 +93,8 @@ class PathWrites:
     path: bytes
     """From the file system's root on."""
     writes: tuple[Write, ...]
+    unwatched: tuple[int, ...] = ()
+    """The numbers of calls that may have written it too, as nobody could see what they did."""
 
 
 Opening: TypeAlias = str
@@ -121,13 +123,16 @@ def file_history(path: bytes, root: str) -> Script[FileHistory]:
         if any(each.path == at for each in found):
             continue
         writes: list[Write] = []
+        unwatched: list[int] = []
         for worktree in known:
             below = path_in(worktree, "/", at.lstrip(b"/"))
             if below is not None:
                 worktrees.add(worktree)
                 writes += yield from _writes_at(worktree, below)
+                calls = yield from rows("history_unwatched", worktree=worktree)
+                unwatched += [number for (number,) in calls]
         writes.sort(key=lambda write: write.order)
-        found.append(PathWrites(at, tuple(writes)))
+        found.append(PathWrites(at, tuple(writes), tuple(sorted(unwatched))))
         pending += [gone.path for write in writes for gone in write.gone]
     opening = yield from _opening(root)
     return FileHistory(tuple(found), opening, tuple(sorted(worktrees)))

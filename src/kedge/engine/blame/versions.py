@@ -120,14 +120,11 @@ class _Building:
                 self._versions[-1] = replace(version, is_plan=True, restores=restores)
 
     def _is_told_again(self, write: Write) -> bool:
-        """Whether another session has told of the same change already: it is shared."""
+        """Whether another session has told of the same change already: it is shared. In a folder
+        above or below, it has another number there."""
         last = self._versions[-1]
-        return (
-            write.source == "shared"
-            and last.writer.kind == "shared"
-            and last.number == write.number
-            and last.blob == _blob(write.after)
-        )
+        is_shared = write.source == last.writer.kind == "shared"
+        return is_shared and last.blob == _blob(write.after)
 
     def _has_happened(self, index: int) -> bool:
         """Whether a plan was carried out of which that is not certain: what came next found what it

@@ -193,12 +193,14 @@ def _with_outside(
     for file in entry.files:
         if file.is_known:
             left = yield from _left_at(places, place, file.path, number, entry.number)
-            if left is None or _content(left[1]) == _content(file.before):
+            # Of what is shared, another session may have told already.
+            own = (file.before, file.after) if entry.kind == "shared" else (file.before,)
+            if left is None or _content(left[1]) in map(_content, own):
                 continue
             if not (yield from _was_unwatched(places, place, file.path, left[0], entry.number)):
                 outside.append(WrittenFile(place.from_root(file.path), left[1], file.before))
-    own = tuple(replace(file, path=place.from_root(file.path)) for file in entry.files)
-    entries = [replace(entry, files=own)]
+    named = tuple(replace(file, path=place.from_root(file.path)) for file in entry.files)
+    entries = [replace(entry, files=named)]
     if outside:
         files = tuple(outside)
         entries.append(Recorded(number=entry.number, kind="outside", time=entry.time, files=files))

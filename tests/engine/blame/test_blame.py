@@ -172,30 +172,31 @@ async def test_subtasks_calls_are_their_own(engine: Engine, folder: Path, worker
     assert await child.blame("a") == [("one", "before"), ("two", "before")]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "kinds"),
-    [
-        (b"one\r\ntwo\r\n", b"one\r\nTWO\r\n", ["before", "0"]),
-        (b"one\r\ntwo\r\n", b"one\ntwo\n", ["0", "0"]),
-        (b"one\ntwo", b"one\ntwo\nthree", ["before", "0", "0"]),
-        (b"one\r\rtwo\n", b"one\r\rtwo\nthree\n", ["before", "0"]),
-        (b"\xff\xfe\n", b"\xff\xfe\n\xf0\n", ["before", "0"]),
-        (b"", b"one\n", ["0"]),
-        (b"one\n", b"", []),
-        (b"\n\n", b"\n\n\n", ["before", "before", "0"]),
-        (b"bi\0nary\none\n", b"one\ntwo\n", ["before", "0"]),
-    ],
+ODD: tuple[tuple[bytes, bytes, list[str]], ...] = (
+    (b"one\r\ntwo\r\n", b"one\r\nTWO\r\n", ["before", "own"]),
+    (b"one\r\ntwo\r\n", b"one\ntwo\n", ["own", "own"]),
+    (b"one\ntwo", b"one\ntwo\nthree", ["before", "own", "own"]),
+    (b"one\r\rtwo\n", b"one\r\rtwo\nthree\n", ["before", "own"]),
+    (b"\xff\xfe\n", b"\xff\xfe\n\xf0\n", ["before", "own"]),
+    (b"", b"one\n", ["own"]),
+    (b"one\n", b"", []),
+    (b"\n\n", b"\n\n\n", ["before", "before", "own"]),
+    (b"bi\0nary\none\n", b"one\ntwo\n", ["before", "own"]),
 )
-async def test_odd_contents(
-    folder: Path, worker: Worker, before: bytes, after: bytes, kinds: list[str]
-) -> None:
+"""Contents before and after a call, and whose the lines are."""
+
+
+async def test_odd_contents(folder: Path, worker: Worker) -> None:
     """Only a line feed ends a line, and an unfinished last line is another than a finished one."""
-    (folder / "a").write_bytes(before)
-    await worker.write("a", after)
-    found = await worker.blame("a")
-    assert [kind for _, kind in found] == kinds
-    texts = [line.decode(errors="replace") for line in after.split(b"\n")]
-    assert [text for text, _ in found] == (texts if texts[-1] else texts[:-1])
+    for name, (before, _, _) in enumerate(ODD):
+        (folder / f"{name}").write_bytes(before)
+    for name, (_, after, kinds) in enumerate(ODD):
+        await worker.write(f"{name}", after)
+        found = await worker.blame(f"{name}")
+        own = str(len(worker.calls) - 1)
+        assert ["own" if kind == own else kind for _, kind in found] == kinds, after
+        texts = [line.decode(errors="replace") for line in after.split(b"\n")]
+        assert [text for text, _ in found] == (texts if texts[-1] else texts[:-1])
 
 
 async def test_what_was_not_text_for_a_while(folder: Path, worker: Worker) -> None:

@@ -279,7 +279,7 @@ async def killed(place: EngineFactory, session: str, point: str, *order: str) ->
     return process.returncode
 
 
-PASSED = ("plan-stored", "after-exchange", "before-outcome", "after-outcome")
+PASSED = ("plan-stored", "after-exchange")
 
 
 @pytest.mark.parametrize(

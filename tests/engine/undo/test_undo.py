@@ -442,3 +442,32 @@ async def test_names_that_are_not_text(engine: Engine, folder: Path) -> None:
     assert names(folder) == []
     assert (await session.redo(files=[os.fsencode(name)])).applied
     assert names(folder) == [name]
+
+
+async def test_what_could_not_be_inspected_is_left(engine: Engine, folder: Path) -> None:
+    """With all else that the chosen calls did there, and named once."""
+    session = await engine.sessions.create()
+    put(folder / "a", "0\n")
+    first = await shell(session, lambda: put(folder / "a", "1\n"))
+
+    def hide() -> None:
+        put(folder / ".gitignore", "a\n")
+        put(folder / "a", "2\n")
+
+    prompt = await shell(session, hide)
+    receipt = await session.undo(messages=[first, prompt])
+    assert told(receipt) == {".gitignore": "deleted", "a": "skipped"}
+    assert len(receipt.files) == 2
+    assert (folder / "a").read_text() == "2\n"
+    assert [diff.file for diff in await session.diff()] == ["a"]
+
+
+async def test_what_a_revert_hides_is_told_beside_the_rest(engine: Engine, folder: Path) -> None:
+    """The other calls are undone all the same."""
+    session = await engine.sessions.create()
+    first = await call(session, folder / "a", "1\n")
+    prompt = await turn(session, (folder / "b", "1\n"))
+    await session.revert(prompt)
+    receipt = await session.undo(parts=[first], messages=[prompt])
+    assert told(receipt) == {"a": "deleted"}
+    assert receipt.notes == ["a revert has taken it out already; unrevert brings that back first"]

@@ -4,7 +4,7 @@ out or to put it back (decision 041).
 Reads only the database; what is on disk is inspected elsewhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -61,7 +61,9 @@ class Calls:
     standing: dict[bytes, list[StoredChange]] = field(default_factory=dict)
     """By path, all that stands of what the session did there."""
     words: list[str] = field(default_factory=list)
-    """Why something of what was asked for is not done."""
+    """Why nothing of what was asked for is done."""
+    notes: list[str] = field(default_factory=list)
+    """Why some of it is not done."""
 
     def settled(self, prepared: Prepared) -> tuple[list[ChangeKey], dict[int, int]]:
         """The changes that a plan takes out or puts back, and how many each of its steps does."""
@@ -105,7 +107,7 @@ def _gathered(info: SessionInfo, wanted: Wanted, asked: Asked, *, is_redo: bool)
         if life.later is not None:
             calls.material.later[path] = life.later
         calls.standing[path] = [each for each in life.own if each.undone_by is None]
-    yield from _add_facts(calls, found, info, family)
+    yield from _add_facts(calls, found, info, family, selection.hidden)
     return calls
 
 
@@ -132,10 +134,22 @@ def _choose(
         else:
             chosen = shared if change.source == "shared" else calls.chosen
             chosen.setdefault(path, []).append(change)
-    material.segments.clear()
+    _leave_impossible(calls, shared)
     if not (calls.chosen or shared or material.impossible):
         calls.words = list(words) or [_nothing_of(info)]
+    elif _HIDDEN in words:
+        calls.notes = [_HIDDEN]
     return shared
+
+
+def _leave_impossible(calls: Calls, shared: dict[bytes, list[StoredChange]]) -> None:
+    material = calls.material
+    for path in material.impossible:
+        # Nothing is done there, whatever else is known of it.
+        dated_there = [dated(each) for each in calls.chosen.pop(path, [])]
+        if hidden := [*material.segments.pop(path, []), *dated_there]:
+            material.hidden[path] = by_number(hidden)
+        shared.pop(path, None)
 
 
 def _nothing_of(info: SessionInfo) -> str:
@@ -187,7 +201,11 @@ def _force(calls: Calls, path: bytes, life: PathLife, family: Iterable[str]) -> 
 
 
 def _add_facts(
-    calls: Calls, found: dict[bytes, PathLife], info: SessionInfo, family: Iterable[str]
+    calls: Calls,
+    found: dict[bytes, PathLife],
+    info: SessionInfo,
+    family: Iterable[str],
+    hidden: Set[ChangeKey],
 ) -> Script[None]:
     """What the last check has to know of what the session did elsewhere, and before."""
     material = calls.material
@@ -210,9 +228,12 @@ def _add_facts(
     for path, life in known.items():
         whole = by_number([*map(written_by, life.acts), *map(dated, life.own)])
         material.lives[path] = [each.segment for each in whole]
-        keys = {change.key for change in calls.chosen.get(path, ())}
-        keys |= {change.key for act in life.acts for change in act.changes}
-        stays = [dated(each).segment for each in life.own if each.key not in keys]
+        gone = hidden | {change.key for change in calls.chosen.get(path, ())}
+        stays = [
+            dated(each).segment
+            for each in life.own
+            if each.undone_by is None and each.key not in gone
+        ]
         if stays and not calls.is_redo:
             material.earlier[path] = stays
     if not calls.is_redo:

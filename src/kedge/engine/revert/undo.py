@@ -139,7 +139,8 @@ class Undoing:
         applied: bool,
     ) -> Receipt:
         notes = [] if calls.is_redo else await notes_of_calls(self._engine, session, calls.parts)
-        return replace(prepared, notes=tuple(notes)).receipt(asked.strategy, applied=applied)
+        told = replace(prepared, notes=(*calls.notes, *notes))
+        return told.receipt(asked.strategy, applied=applied)
 
     async def _stop_subtasks(self, session: "Session", wanted: Wanted) -> None:
         """Stop the tasks in the background that the calls have begun."""

@@ -59,7 +59,7 @@ class Selection:
     changes: tuple[StoredChange, ...] = ()
     """In order, with those of the subtasks that worked for the calls."""
     hidden: frozenset[ChangeKey] = frozenset()
-    """Those that a pending revert has taken out."""
+    """All that pending reverts have taken out, chosen or not."""
 
 
 def select(session_id: str, wanted: Wanted) -> Script[Selection]:
@@ -86,7 +86,7 @@ def select(session_id: str, wanted: Wanted) -> Script[Selection]:
     return Selection(
         parts=tuple(parts),
         changes=tuple(sorted(found.values(), key=in_order)),
-        hidden=frozenset(hidden.keys() & found.keys()),
+        hidden=frozenset(hidden),
     )
 
 

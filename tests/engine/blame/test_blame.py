@@ -424,6 +424,22 @@ async def test_a_call_that_nobody_watched_may_have_written_it(
     assert [each.kind for each in entries] == ["session", "session", "outside", "session"]
 
 
+async def test_a_folder_above_begins_later(engine: Engine, folder: Path, worker: Worker) -> None:
+    """Its first snapshot is no older than what was written below it before."""
+    (folder / "d").mkdir()
+    (folder / "d/a").write_text("one\ntwo\n")
+    below = await engine.sessions.create(directory=folder / "d")
+    inside = Worker(engine, below, folder / "d")
+    await inside.write("a", "one\n")
+    await worker.write("b", "x\n")
+    await below.revert(inside.prompts[0])
+    for path in ("d/a", folder / "d/a"):
+        assert await worker.blame(str(path)) == [("one", "before"), ("two", "before")]
+    assert {each.kind for each in (await engine.blame("a", directory=folder / "d")).origins} == {
+        "before"
+    }
+
+
 async def test_only_what_is_new_is_read(
     engine: Engine, folder: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

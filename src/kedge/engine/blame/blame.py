@@ -36,7 +36,13 @@ from kedge.snapshot.history import View
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.protection import why_refused
-from kedge.store.queries.history import CallInfo, FileHistory, call_infos, file_history
+from kedge.store.queries.history import (
+    CallInfo,
+    FileHistory,
+    Opening,
+    call_infos,
+    file_history,
+)
 from kedge.store.queries.projects import project_of
 
 if TYPE_CHECKING:
@@ -135,10 +141,12 @@ class Blames:
         blob = blob_id(seen.data).hex()
         archives = self._engine.diffs.archives
         with archives.opened(place.project.id) as store, archives.reading(projects) as blobs:
-            opening = _opening(store, seen.history.opening)
+            opening = seen.history.opening
+            files = None if opening is None else _files(store, opening)
             paths: dict[bytes, Versions] = {}
             for each in seen.history.paths:
-                known = _state(opening, root, each.path)
+                is_first = opening is not None and opening.precedes(each)
+                known = _state(files, root, each.path) if is_first else None
                 if each.path == seen.history.paths[0].path:
                     if isinstance(known, Uncovered) and not each.writes:
                         raise PathUncovered(_shown(below), known.reason)
@@ -272,21 +280,19 @@ def _has_few_lines(content: bytes) -> bool:
     return content.count(b"\n") <= _MOST_LINES
 
 
-def _opening(store: ObjectStore, id: str | None) -> View | None:
+def _files(store: ObjectStore, opening: Opening) -> View | None:
     """The files before the first change, if that snapshot is still kept."""
-    if id is None:
-        return None
     with suppress(SnapshotError, SnapshotRefused):
-        return View(lambda each: store.read(each)[1], take.find(store, id))
+        return View(lambda each: store.read(each)[1], take.find(store, opening.snapshot))
     return None
 
 
-def _state(opening: View | None, root: bytes, path: bytes) -> State | None:
+def _state(files: View | None, root: bytes, path: bytes) -> State | None:
     top = root.rstrip(b"/") + b"/"
-    if opening is None or not path.startswith(top):
+    if files is None or not path.startswith(top):
         return None
     with suppress(SnapshotError):
-        return opening.state(path.removeprefix(top))
+        return files.state(path.removeprefix(top))
     return None
 
 

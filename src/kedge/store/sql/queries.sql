@@ -879,7 +879,7 @@ SELECT 1 FROM change WHERE worktree = :worktree AND source = 'call' AND reason I
     AND timeline > :first AND timeline <= :last LIMIT 1
 
 -- name: history_first
-SELECT session_id, pos, part_id FROM change WHERE worktree = :worktree ORDER BY timeline LIMIT 1
+SELECT session_id, pos, part_id, timeline FROM change WHERE worktree = :worktree ORDER BY timeline LIMIT 1
 
 -- name: history_tool
 SELECT p.id, p.type, p.data, m.id, m.parent_id, m.role, p.session_id, p.message_pos FROM part p

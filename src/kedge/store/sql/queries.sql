@@ -944,7 +944,9 @@ WHERE worktree = :worktree AND path = :path AND timeline < :number
     AND substr(path, 1, 500) = substr(:path, 1, 500) AND source IN ('declared', 'observed', 'shared', 'uncovered')
 ORDER BY timeline DESC LIMIT 1
 
+-- SQLite keeps the order of a CROSS JOIN: the path first, and not all steps of all plans.
+
 -- name: timeline_plans_before
-SELECT p.timeline, s.want_blob, s.want_mode, p.kind FROM plan_step s JOIN plan p ON p.id = s.plan_id
-WHERE s.path = :path AND p.worktree = :worktree AND p.timeline < :number
+SELECT p.timeline, s.want_blob, s.want_mode, p.kind FROM plan_step s CROSS JOIN plan p
+WHERE s.path = :path AND p.id = s.plan_id AND p.worktree = :worktree AND p.timeline < :number
     AND substr(s.path, 1, 500) = substr(:path, 1, 500) AND s.outcome IN ('done', 'undone', 'unsure')

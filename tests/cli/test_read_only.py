@@ -56,6 +56,8 @@ async def test_a_read_only_folder(used: Terminal, tmp_path: Path) -> None:
     async with kedge.open(used.project, data_dir=used.data):
         assert read_only(used, "sessions").out.split("\t")[1] == "Two files"
         assert read_only(used, "cat", "a.txt").out == "one\n"
+        assert read_only(used, "blame", "a.txt").out.endswith("\t1\tone\n")
+        assert read_only(used, "log", "--all").out.endswith("\tadded\ta.txt\n")
         assert "cannot be written" in read_only(used, "undo", "--yes").err
         done = read_only(used, "doctor", "--json")
         found = {each["code"] for each in json.loads(done.out)["findings"]}

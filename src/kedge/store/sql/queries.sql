@@ -239,6 +239,10 @@ WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start',
 SELECT message_pos, id, data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
 ORDER BY message_pos, id
 
+-- name: part_beginnings
+SELECT message_pos, id, substr(data, 1, 1000) FROM part WHERE session_id = :session_id AND type = 'tool'
+ORDER BY message_pos, id
+
 -- name: part_tools_like
 SELECT data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
 
@@ -676,10 +680,19 @@ WHERE time_finished IS NULL ORDER BY time_created, id
 SELECT n, path, expect_blob, expect_mode, want_blob, want_mode, outcome FROM plan_step
 WHERE plan_id = :plan_id ORDER BY n
 
--- name: plan_step_at
-SELECT s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome, p.worktree, p.timeline, p.data
+-- name: plan_writes_at
+SELECT p.id, p.kind, p.timeline, p.worktree, s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
+FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
+WHERE p.session_id = :session_id AND p.state <> 'planned' AND substr(s.path, 1, 500) = substr(:path, 1, 500)
+
+-- name: plan_move_at
+SELECT p.id, p.kind, p.timeline, p.worktree, s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
 FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
 WHERE p.id = :plan_id AND substr(s.path, 1, 500) = substr(:path, 1, 500)
+
+-- name: plan_moved_paths
+SELECT DISTINCT s.path FROM plan p JOIN plan_step s ON s.plan_id = p.id
+WHERE p.session_id = :session_id AND p.worktree = :worktree AND p.kind IN ('undo', 'redo') AND p.state = 'final'
 
 -- name: plan_of_path
 SELECT 1 FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path

@@ -57,6 +57,14 @@ def judge_files(world: Happened, undoing: Undoing) -> None:
             _check_kept(world, undoing, entry.path)
 
 
+def judge_kept(world: Happened, undoing: Undoing) -> None:
+    """Fail if somebody lost work, or the outcomes are not true."""
+    for entry in undoing.plan.entries:
+        _check_said(undoing, entry.path, entry.outcome)
+        if undoing.strategy != "overwrite":
+            _check_kept(world, undoing, entry.path)
+
+
 def _check_plan(world: Happened, undoing: Undoing) -> None:
     """Planned the same from any order, with all bytes known before anything is touched."""
     again = plan(

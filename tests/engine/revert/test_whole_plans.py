@@ -41,3 +41,17 @@ def test_nobody_loses_work(
         asyncio.run(Run(folder, program, figures).run())
     finally:
         shutil.rmtree(folder)
+
+
+@settings(max_examples=600 if LONG else 9)
+@given(program=programs(30, choices=9))
+def test_nobody_loses_work_where_calls_are_chosen(
+    program: Program, figures: Counter[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same where chosen calls are undone and redone between all that; their receipts and marks
+    are true, and an undo and redo with nothing in between lead to the same bytes."""
+    folder = tmp_path_factory.mktemp("whole")
+    try:
+        asyncio.run(Run(folder, program, figures).run())
+    finally:
+        shutil.rmtree(folder)

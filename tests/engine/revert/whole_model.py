@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kedge.domain.file_states import Outcome, Present
+from kedge.domain.file_states import FileStep, Outcome, Present
+from kedge.domain.receipts import Receipt
 from kedge.engine.revert.merge import PathHistory, Segment, Source
-from kedge.engine.revert.plan import Entry, plan
+from kedge.engine.revert.plan import Entry, Plan, plan
 from tests.engine.revert.plan_model import Record, Session, Undoing
 from tests.engine.revert.plan_trees import Blobs, State, Tree, prefixes
 from tests.engine.revert.whole_ledger import Ledger
@@ -226,6 +227,76 @@ class Model(Ledger):
             elif entry.outcome not in (Outcome.UNCHANGED, Outcome.SKIPPED):
                 member.seen.pop(entry.path, None)
         return self.settle(paths, member.name, Source.REVERT, of_plan=True)
+
+    # Chosen calls.
+
+    def chosen(self, name: str, rows: Iterable[Row], wanted: Wanted, *, is_redo: bool) -> list[Row]:
+        """Which changes an undo or redo of calls is about, as they happened."""
+        member = self.members[name]
+        found = [
+            row
+            for row in rows
+            if row.record is not None
+            and row.plan is None
+            and wanted.includes(row.path)
+            and (row.record in member.out) == is_redo
+            and (row.record.source is Source.SHARED or not member.is_hidden(row))
+        ]
+        return sorted(found, key=lambda row: row.number)
+
+    def undoing_of(self, name: str, rows: Iterable[Row], wanted: Wanted) -> Undoing:
+        """An undo of changes, with nothing foreseen of what becomes of it."""
+        records: dict[bytes, list[Record]] = {}
+        for row in rows:
+            assert row.record is not None
+            records.setdefault(row.path, []).append(row.record)
+        return Undoing(
+            session=Session(name),
+            since=min((each[0].number - 1 for each in records.values()), default=self.now),
+            records=records,
+            histories=[],
+            made=[],
+            strategy=wanted.strategy,
+            plan=_NO_PLAN,
+            before=self.tree.copy(),
+            after=self.tree.copy(),
+        )
+
+    def seen(self, undoing: Undoing, receipt: Receipt, after: Tree) -> Foreseen:
+        """What an undoing came to, where that could not be foreseen."""
+        before = undoing.before
+        gone = before.files.keys() - after.files.keys()
+        changed = sorted(p for p in after.files if before.state(p) != after.state(p))
+        steps = tuple(
+            FileStep(number=n, path=path, expect=before.state(path), want=after.state(path))
+            for n, path in enumerate([*sorted(gone), *changed])
+        )
+        entries = [
+            Entry(path=e.path_bytes, outcome=e.outcome, reason=e.reason, source=e.source)
+            for e in receipt.files
+        ]
+        planned = [each for each in entries if each.path in undoing.records]
+        came_to = Plan(steps=steps, contents={}, folders=(), entries=tuple(planned))
+        return Foreseen(
+            undoing=replace(undoing, plan=came_to, after=after),
+            entries=entries,
+            applied=receipt.applied,
+        )
+
+    def did_choose(self, name: str, done: Foreseen) -> None:
+        """An undo or redo of chosen calls was carried out."""
+        member = self.members[name]
+        paths = [step.path for step in done.undoing.plan.steps]
+        self.look(paths)
+        self.tree = done.undoing.after.copy()
+        for path in paths:
+            # The conversation still tells of what is no longer there.
+            member.seen.pop(path, None)
+        member.acts |= set(self.settle(paths, name, Source.REVERT, of_plan=True))
+        member.has_chosen = True
+
+
+_NO_PLAN = Plan(steps=(), contents={}, folders=(), entries=())
 
 
 def _blob(state: State) -> str | None:

@@ -2,10 +2,11 @@
 that are taken as they fit when it is their turn, so that every shorter program is one, too."""
 
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
+from kedge.domain.receipts import RevertStrategy
 from tests.engine.revert.plan_documents import SLOTS
 from tests.engine.revert.whole_talks import Wanted
 
@@ -14,6 +15,9 @@ OLD = [b"a/b", b"d/x", b"e", b"f"]
 """What may be there at the beginning."""
 MODES = [0o644, 0o755, 0o600]
 LINKS = [b"e", b"f", b"nowhere"]
+
+Naming: TypeAlias = Literal["parts", "messages", "files"]
+"""By what calls are named; by files only, all of them there are meant."""
 
 
 @dataclass(frozen=True)
@@ -141,12 +145,34 @@ class Unrevert:
 
 
 @dataclass(frozen=True)
+class Choose:
+    """A session's chosen calls are undone, or redone."""
+
+    who: int
+    is_redo: bool
+    by: Naming
+    which: tuple[int, ...]
+    """How many calls back, or messages with calls; of a redo, of those of which something is
+    undone."""
+    strategy: RevertStrategy
+    files: tuple[bytes, ...] | None
+    dry_run: bool
+    """Whether that is asked for first."""
+    and_back: bool
+    """Whether it is taken back at once."""
+    reopens: bool
+    """Whether everything stops right after it, and starts again."""
+
+
+@dataclass(frozen=True)
 class Reopen:
     """Everything stops, and starts again."""
 
 
 T = TypeVar("T", covariant=True)
-Action: TypeAlias = Work | OpenShell | CloseShell | EndStep | EndTurn | Revert | Unrevert | Reopen
+Action: TypeAlias = (
+    Work | OpenShell | CloseShell | EndStep | EndTurn | Revert | Unrevert | Choose | Reopen
+)
 
 
 @dataclass(frozen=True)
@@ -198,8 +224,33 @@ def _reverts() -> st.SearchStrategy[Action]:
     return st.builds(Revert, st.integers(0, 3), st.integers(0, 9), wanted, st.booleans(), rarely)
 
 
-def programs(longest: int) -> st.SearchStrategy[Program]:
-    """Two to four sessions and a person, a few files, and what happens to them."""
+def _choices() -> st.SearchStrategy[Action]:
+    by: st.SearchStrategy[Naming] = st.sampled_from(["parts"] * 4 + ["messages", "files"])
+    which = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True).map(tuple)
+    some = st.lists(st.sampled_from(PATHS), min_size=1, max_size=2, unique=True).map(tuple)
+    rarely = st.integers(0, 7).map(lambda n: n == 7)
+
+    def of_kind(is_redo: bool) -> st.SearchStrategy[Action]:
+        others = ["abort"] if is_redo else ["overwrite", "abort"]
+        return st.builds(
+            Choose,
+            who=st.integers(0, 3),
+            is_redo=st.just(is_redo),
+            by=by,
+            which=which,
+            strategy=st.sampled_from(["merge"] * 4 + others),
+            files=_weighted((5, st.none()), (1, some)),
+            dry_run=st.booleans(),
+            and_back=st.integers(0, 3).map(lambda n: n == 3),
+            reopens=rarely,
+        )
+
+    return _weighted((2, of_kind(is_redo=False)), (1, of_kind(is_redo=True)))
+
+
+def programs(longest: int, *, choices: int = 0) -> st.SearchStrategy[Program]:
+    """Two to four sessions and a person, a few files, and what happens to them; `choices` is how
+    often chosen calls are undone or redone."""
     who = st.integers(0, 3)
     # What is put first, a failing program is shortened to: it mostly does nothing.
     some = _weighted(
@@ -211,6 +262,7 @@ def programs(longest: int) -> st.SearchStrategy[Program]:
         (6, _reverts()),
         (2, st.builds(Unrevert, who)),
         (1, st.builds(Reopen)),
+        *([(choices, _choices())] if choices else []),
     )
     actions = st.lists(some, min_size=longest // 2, max_size=longest)
     files = st.lists(st.sampled_from(OLD), min_size=1, unique=True).map(tuple)

@@ -3,9 +3,9 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,19 +16,22 @@ from kedge.domain.receipts import Receipt
 from kedge.engine.engine import Engine
 from kedge.engine.parts import ToolCall
 from kedge.engine.revert.merge import Source
+from kedge.engine.revert.safety import ONLY_COPY
 from kedge.engine.session import Session
 from kedge.engine.steps import Step
 from kedge.engine.turns import Turn
 from kedge.snapshot.files.reader import is_same
 from tests.engine.revert.plan_documents import SLOTS, Lines, document, slots_of, split
-from tests.engine.revert.plan_judge import judge_files, judge_plan
+from tests.engine.revert.plan_judge import CHANGES, judge_files, judge_kept, judge_plan
 from tests.engine.revert.plan_model import PERSON, Undoing, clearing
-from tests.engine.revert.plan_trees import LINK, Blobs, State
+from tests.engine.revert.plan_trees import LINK, Blobs, State, Tree
+from tests.engine.revert.whole_calls import check_marks, judge_chosen, named, settle, stored_out
 from tests.engine.revert.whole_files import change, scanned
 from tests.engine.revert.whole_model import Foreseen, Model
 from tests.engine.revert.whole_programs import (
     Action,
     Chmod,
+    Choose,
     CloseShell,
     Delete,
     Edit,
@@ -46,6 +49,7 @@ from tests.engine.revert.whole_programs import (
     Work,
     Write,
 )
+from tests.engine.revert.whole_talks import Row, Wanted
 
 
 @dataclass
@@ -100,9 +104,10 @@ class Run:
 
     async def _open(self) -> Engine:
         place = self._home / "data"
-        return await self._stack.enter_async_context(
+        self._engine = await self._stack.enter_async_context(
             kedge.open(self._root, database=place / "kedge.db", data_dir=place)
         )
+        return self._engine
 
     def _check_tree(self) -> None:
         assert scanned(self._root, self._model.blobs) == self._model.tree
@@ -125,6 +130,8 @@ class Run:
                 await self._revert(self._name(action.who), action)
             case Unrevert(who):
                 await self._unrevert(self._name(who))
+            case Choose():
+                await self._choose(self._name(action.who), action)
 
     def _name(self, who: int) -> str:
         return self._names[who % len(self._names)]
@@ -319,6 +326,8 @@ class Run:
         receipt = await ask()
         if told is not None:
             assert (told.files, told.notes) == (receipt.files, receipt.notes)
+        if member.has_chosen:
+            foreseen = self._seen(foreseen, receipt)
         self._check_receipt(receipt, foreseen)
         was_pending = bool(member.pending)
         before = self._model.tree
@@ -337,6 +346,8 @@ class Run:
             return
         foreseen = self._model.unrevert(name)
         receipt = await self._sessions[name].unrevert()
+        if self._model.members[name].has_chosen:
+            foreseen = self._seen(foreseen, receipt)
         self._check_receipt(receipt, foreseen)
         self._model.unreverted(name, foreseen)
         await self._check_undone(self._sessions[name], foreseen)
@@ -356,13 +367,119 @@ class Run:
         self._check_tree()
         undoing = foreseen.undoing
         happened = Known(self._model)
-        judge_plan(happened, undoing)
-        judge_files(happened, undoing)
-        self._check_deletions(undoing)
+        if self._model.members[undoing.session.name].has_chosen:
+            judge_kept(happened, undoing)
+        else:
+            judge_plan(happened, undoing)
+            judge_files(happened, undoing)
+            self._check_deletions(undoing)
+        await self._check_readable(session, undoing)
+
+    async def _check_readable(self, session: Session, undoing: Undoing) -> None:
         snapshots = (await session.snapshots()).snapshots
         for path, state in undoing.before.files.items():
             if undoing.after.files.get(path) != state:
                 assert snapshots.read(state.blob) == self._model.blobs[state.blob]
+
+    def _seen(self, foreseen: Foreseen, receipt: Receipt) -> Foreseen:
+        """What a revert of a session came to of which calls were undone by choice: there are more
+        ways to take out the same then. What it is about is foreseen all the same."""
+        after = scanned(self._root, self._model.blobs)
+        seen = self._model.seen(foreseen.undoing, receipt, after)
+        assert [each.path for each in seen.entries] == [each.path for each in foreseen.entries]
+        is_conflict = any(each.outcome.value == "conflict" for each in receipt.files)
+        stopped = foreseen.undoing.strategy == "abort" and is_conflict
+        assert receipt.applied == (not stopped)
+        told = {each.path for each in seen.entries if each.outcome in CHANGES}
+        assert {step.path for step in seen.undoing.plan.steps} == told
+        return seen
+
+    # Chosen calls.
+
+    async def _choose(self, name: str, action: Choose) -> None:
+        await self._end_turn(name)
+        arguments, rows = named(self._model.members[name], action)
+        if not rows or not (arguments or action.files):
+            return
+        before = self._model.tree
+        taken = await self._do_chosen(name, action, arguments, rows)
+        if taken and action.and_back:
+            back = replace(action, is_redo=not action.is_redo, strategy="merge", dry_run=True)
+            # Nothing else may go or come with it.
+            parts = {(row.pos, row.part) for row in taken}
+            member = self._model.members[name]
+            same = [row for row in member.rows if (row.pos, row.part) in parts]
+            arguments = {"parts": sorted({part for _, part in parts})}
+            wanted = Wanted(files=action.files)
+            about = self._model.chosen(name, same, wanted, is_redo=back.is_redo)
+            if {row.record for row in about} == {row.record for row in taken}:
+                await self._do_chosen(name, back, arguments, same)
+                self._figures["chosen and back"] += 1
+                self._check_back(before)
+        if action.reopens:
+            await self._reopen()
+            await check_marks(self._sessions[name], self._model.members[name])
+
+    def _check_back(self, before: Tree) -> None:
+        """There and back is as before, but for what the last check leaves in place: it cannot
+        always tell a content that was put back from one that was moved here."""
+        if self._withheld:
+            self._figures["chosen and back, some withheld"] += 1
+        else:
+            assert self._model.tree.files == before.files
+
+    async def _do_chosen(
+        self, name: str, action: Choose, arguments: Mapping[str, Sequence[str]], rows: Sequence[Row]
+    ) -> list[Row]:
+        """Undo or redo calls; gives the changes that went or came."""
+        session, member = self._sessions[name], self._model.members[name]
+        wanted = Wanted(strategy=action.strategy, files=action.files)
+        about = self._model.chosen(name, rows, wanted, is_redo=action.is_redo)
+        undoing = self._model.undoing_of(name, about, wanted)
+        files = None if action.files is None else [*action.files]
+        act = session.redo if action.is_redo else session.undo
+        ask = partial(
+            act,
+            parts=arguments.get("parts"),
+            messages=arguments.get("messages"),
+            files=files,
+            strategy=action.strategy,
+        )
+        told = None
+        if action.dry_run:
+            told = await ask(dry_run=True)
+            assert not told.applied
+            self._check_tree()
+        was_out, pending = set(member.out), session.info.revert
+        receipt = await ask()
+        if told is not None:
+            assert (told.files, told.notes) == (receipt.files, receipt.notes)
+        done = self._model.seen(undoing, receipt, scanned(self._root, self._model.blobs))
+        stored = await stored_out(self._engine.store, session, member)
+        if receipt.applied:
+            self._model.did_choose(name, done)
+            by_force = settle(self._model, name, done, stored)
+        else:
+            assert stored == was_out
+            assert not done.undoing.plan.steps
+            by_force = set()
+        self._check_tree()
+        happened = Known(self._model)
+        judge_chosen(happened, member, done, is_redo=action.is_redo, by_force=by_force)
+        await self._check_readable(session, done.undoing)
+        await check_marks(session, member)
+        await session.refresh()
+        assert session.info.revert == pending
+        self._withheld = any(entry.reason == ONLY_COPY for entry in receipt.files)
+        self._count_chosen(action, receipt, is_pending=bool(member.pending))
+        moved = was_out ^ member.out
+        return [row for row in member.rows if row.record in moved]
+
+    def _count_chosen(self, action: Choose, receipt: Receipt, *, is_pending: bool) -> None:
+        word = "redo" if action.is_redo else "undo"
+        self._figures[f"{word} of calls{', a revert pending' * is_pending}"] += receipt.applied
+        for entry in receipt.files:
+            self._figures[f"{word} of calls: {entry.outcome.value}"] += 1
 
     def _check_deletions(self, undoing: Undoing) -> None:
         """Deleted is only what the session made itself, and nobody whose change counts changed."""

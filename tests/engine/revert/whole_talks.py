@@ -101,6 +101,12 @@ class Member:
     talks: list[Talk] = field(default_factory=list)
     seen: dict[bytes, str | None] = field(default_factory=dict)
     """What it knows of paths: a blob, or that nothing was there."""
+    out: set[Record] = field(default_factory=set)
+    """What undos of chosen calls have taken out of the files."""
+    acts: set[Record] = field(default_factory=set)
+    """What undos and redos of chosen calls wrote."""
+    has_chosen: bool = False
+    """Whether calls of it were ever undone or redone by choice."""
 
     @property
     def hides(self) -> bool:
@@ -109,7 +115,7 @@ class Member:
 
     def since(self, boundary: Place) -> list[Row]:
         """What it changed since, as it happened."""
-        rows = [row for row in self.rows if boundary.is_before(row)]
+        rows = [row for row in self.rows if boundary.is_before(row) and row.record not in self.out]
         return sorted(rows, key=lambda row: row.number)
 
     def places(self) -> list[tuple[str, str | None, Place]]:
@@ -136,8 +142,10 @@ class Member:
             self.rows = [
                 replace(row, pos=home.pos) if boundary.is_before(row) else row
                 for row in self.rows
-                if not self._is_undone(row)
+                if not self.is_hidden(row)
+                and not (row.record in self.out and boundary.is_before(row))
             ]
+            self.out &= {row.record for row in self.rows}
             self.seen = {}
         self.pending = []
 
@@ -147,8 +155,11 @@ class Member:
             last = self.talks[-1]
             last.calls = [call for call in last.calls if (call.part or "") < boundary.part]
 
-    def _is_undone(self, row: Row) -> bool:
-        """Whether a change is not on disk any more: the last revert that put its path back says."""
+    def _goes_undone(self, row: Row, boundary: Place) -> bool:
+        return row.record in self.out and boundary.is_before(row)
+
+    def is_hidden(self, row: Row) -> bool:
+        """Whether a pending revert took a change out: the last that put its path back says."""
         for done in reversed(self.pending):
             looked = done.wanted.hides and done.wanted.includes(row.path)
             if looked and row.path not in done.left and row.number <= done.number:

@@ -203,8 +203,8 @@ def _find_ways(material: Material, session_id: str, out: Iterable[StoredChange])
     wanted = sorted(paths & material.segments.keys())
     if wanted:
         for path, life in (yield from lives(material.root, wanted, family)).items():
-            if life.acts:
-                alone = material.segments[path]
+            alone = material.segments[path]
+            if life.acts and any(each.is_own for each in alone):
                 material.wider[path] = by_number([*alone, *pairs(life.acts)])
             material.lives[path] = whole_life(life)
 

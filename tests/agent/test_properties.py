@@ -31,7 +31,7 @@ Tree = dict[str, bytes]
 
 
 @settings(
-    max_examples=max(40, settings().max_examples // 4),
+    max_examples=max(25, settings().max_examples // 4),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(script=SCRIPTS, happenings=HAPPENINGS, decisions=DECISIONS)

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.cli.projects import prompts
+from tests.cli.projects import hostile_call, prompts
 from tests.cli.terminal import Terminal
 
 
@@ -33,6 +33,22 @@ async def test_each_line_is_shown_with_its_call(terminal: Terminal) -> None:
     blame = json.loads(terminal.run("blame", "a.txt", "--json").out)
     assert [line["origin"] for line in blame["lines"]] == [0, 1, 2, 2]
     assert blame["origins"][1]["sessionID"] == session
+
+
+async def test_nothing_leaves_its_place(terminal: Terminal) -> None:
+    """On a narrow terminal each line is one line and has room for its text; whatever a tool is
+    called, no row is divided and nothing moves the cursor."""
+    text = "one two three\n"
+    (terminal.project / "a.txt").write_text(text)
+    await hostile_call(terminal, "a.txt", text * 2)
+    (terminal.project / "a.txt").write_text(text * 3)
+    with terminal.keyboard("blame", "a.txt", width=40, environ={"NO_COLOR": "1"}) as keyboard:
+        rows = keyboard.end().out.splitlines()
+    assert [row.split()[-3:] for row in rows[1:]] == [["one", "two", "t…"]] * 3
+    assert [row for row in rows if len(row) > 40 or "\x1b" in row] == []
+    piped = terminal.run("blame", "a.txt").out.splitlines()
+    assert [len(row.split("\t")) for row in piped] == [8, 8, 8]
+    assert r"\x1b[2J" in piped[1].split("\t")[4]
 
 
 async def test_what_cannot_be_shown_is_said(terminal: Terminal) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.projects import prompts
+from tests.cli.projects import hostile_call, prompts
 from tests.cli.terminal import Terminal
 
 
@@ -38,6 +38,15 @@ async def test_what_was_done_is_shown(terminal: Terminal) -> None:
     assert [each[2] for each in piped] == [session, session, "", session, session]
     found = json.loads(terminal.run("log", "--all", "--json").out)
     assert [entry["kind"] for entry in found] == ["revert", "outside", "session", "session"]
+
+
+async def test_names_move_no_cursor(terminal: Terminal) -> None:
+    """Whatever a tool and a session are called, each entry and each file has one line."""
+    await hostile_call(terminal, "a.txt", "one\n")
+    with terminal.keyboard("log", "--all", environ={"NO_COLOR": "1"}) as keyboard:
+        shown = keyboard.end().out
+    assert "\x1b" not in shown
+    assert [line.split()[-2:] for line in shown.splitlines()] == [["x", "now"], ["+", "a.txt"]]
 
 
 async def test_it_is_filtered(terminal: Terminal) -> None:

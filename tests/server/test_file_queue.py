@@ -148,7 +148,7 @@ def test_every_route_that_looks_at_files_waits() -> None:
     areas = ("/find", "/file", "/vcs", "/api/fs")
     found = {route.path for route in ALL if route.path.startswith(areas)}
     # Not built yet.
-    found -= {"/vcs/apply", "/api/fs/list", "/api/fs/read/*"}
+    found -= {"/vcs/apply", "/api/fs/read/*"}
     assert {route.path for route in ALL if route.reads_files} == found
 
 

@@ -28,9 +28,10 @@ _NUMBERED = {
 }  # fmt: skip
 _PATHS = {
     "change_add", "change_at_path", "history_of_path", "history_of_plans", "plan_of_path",
-    "plan_step_add", "plan_step_at", "seen_drop", "seen_get", "seen_put", "timeline_files",
-    "timeline_groups", "timeline_numbers", "timeline_plan_count", "timeline_plan_files",
-    "timeline_plan_numbers", "timeline_plans_before", "timeline_write_before",
+    "plan_move_at", "plan_step_add", "plan_writes_at", "seen_drop", "seen_get", "seen_put",
+    "timeline_files", "timeline_groups", "timeline_numbers", "timeline_plan_count",
+    "timeline_plan_files", "timeline_plan_numbers", "timeline_plans_before",
+    "timeline_write_before",
 }  # fmt: skip
 _ONE_ROW = {"event_head", "timeline"}
 # Walked through by a search for a part of a title, which no index finds.

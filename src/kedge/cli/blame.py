@@ -12,7 +12,7 @@ from kedge.cli.exit_codes import DONE
 from kedge.cli.json_output import show_json
 from kedge.cli.location import add_location, look
 from kedge.cli.parser import add_json
-from kedge.cli.screen import CYAN, DIM, YELLOW, Screen, errors, output, safe
+from kedge.cli.screen import CYAN, DIM, YELLOW, Screen, errors, one_line, output, safe
 from kedge.cli.selection import short
 from kedge.cli.table import Cell, Column, Table
 from kedge.cli.times import ago, iso
@@ -26,6 +26,8 @@ person, several sessions at once, or somebody before kedge. Lines that an undo b
 their authors', not those of who undid something.
 """
 _TAB = 4
+_NARROW = 60
+"""Cells of a line in which turn and time would leave no room for the text."""
 _NAMES = {"before": "before kedge", "unrecorded": "not recorded yet"}
 
 
@@ -64,23 +66,24 @@ def _piped(blame: "Blame") -> Iterator[str]:
         call = (origin.sessionID, origin.promptID, origin.partID, origin.tool)
         when = "" if origin.time is None else iso(origin.time)
         values = (origin.kind, *(each or "" for each in call), when, str(number))
-        yield "\t".join((*map(safe, values), safe(line.text)))
+        yield "\t".join((*map(one_line, values), safe(line.text)))
 
 
 def _show_table(screen: Screen, blame: "Blame") -> None:
     now = time.time() * 1000
+    # Of who wrote it; on a narrow terminal not all has room.
+    shown = [0, 2] if screen.width < _NARROW else [0, 1, 2, 3]
+    titles = ("session", "turn", "call", "when")
     table = Table(
-        Column("session"),
-        Column("turn"),
-        Column("call"),
-        Column("when"),
+        *(Column(titles[n], gives_way=n in (0, 2)) for n in shown),
         Column("line", is_number=True),
         Column("", gives_way=True),
     )
     lines = enumerate(blame.lines, start=1)
     for origin, group in groupby(lines, lambda each: each[1].origin):
         # Said once for neighbouring lines.
-        who = _cells(blame.origins[origin], now)
+        cells = _cells(blame.origins[origin], now)
+        who = [cells[n] for n in shown]
         for number, line in group:
             table.add(*who, Cell(str(number), DIM), Cell(line.text.expandtabs(_TAB)))
             who = [Cell("")] * len(who)

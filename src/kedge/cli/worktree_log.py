@@ -96,7 +96,7 @@ def _show(screen: Screen, entry: "TimelineEntry", *, whole: bool) -> None:
         who = screen.paint("outside", YELLOW)
         when = f"found {when}" if when else ""
     else:
-        does = {"session": entry.tool or "call", "shared": "shared"}.get(entry.kind, entry.kind)
+        does = one_line(entry.tool or "call") if entry.kind == "session" else entry.kind
         title = one_line(entry.title or "")
         who = f"{screen.paint(short(entry.sessionID or ''), CYAN)} {screen.paint(does, BOLD)}"
         who = f"{who}  {title}" if title else who
@@ -105,7 +105,7 @@ def _show(screen: Screen, entry: "TimelineEntry", *, whole: bool) -> None:
     for file in shown:
         sign, style = SIGNS.get(file.status, _UNKNOWN)
         screen.line(f"  {screen.paint(sign, style)} {one_line(file.path)}")
-    rest = len(entry.files) - len(shown) + entry.more
+    rest = len(entry.files) - len(shown) + (entry.more or 0)
     if rest:
         screen.line(screen.paint(f"  … {many(rest, 'more file')}", DIM))
 

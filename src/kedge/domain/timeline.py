@@ -46,5 +46,5 @@ class TimelineEntry(Value, frozen=True, kw_only=True):
     tool: str | None = None
     files: list[TimelineFile]
     """At most 100, in the order in which they were recorded."""
-    more: int = 0
-    """How many files are not listed."""
+    more: int | None = None
+    """How many files are not listed, if some are not."""

@@ -382,6 +382,64 @@ async def test_a_purged_session_wrote_nothing_any_more(
     assert await other.blame("a") == [("one", "outside"), ("two", "1")]
 
 
+async def test_a_purged_session_wrote_nothing_before_a_move(
+    engine: Engine, folder: Path, worker: Worker, other: Worker
+) -> None:
+    """What is remembered of a file is not that of the one that it was moved from."""
+    await other.write("b", "before kedge is before this\n")
+    await worker.write("a", "one\n")
+    await other.write("a", "one\ntwo\n")
+    async with other.call("a", "c"):
+        (folder / "a").rename(folder / "c")
+    assert await other.blame("c") == [("one", "another"), ("two", "1")]
+    id, now = worker.session.id, engine.clock.now()
+    ids = IdMaker(SystemClock())
+    await engine.store.write(lambda: stop_and_delete(id, "me", ids, now))
+    assert await engine.store.write_bulk(lambda: purge_session(id, now + 1))
+    assert await other.blame("c") == [("one", "outside"), ("two", "1")]
+
+
+async def test_a_call_that_nobody_watched_may_have_written_it(
+    engine: Engine, place: EngineFactory, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came while a command ran that could not be watched is nobody's, rather than another
+    program's: on disk, and as the next call found it."""
+    path = place.folder / "a"
+    await worker.write("a", "one\n")
+    path.write_text("one\ntwo\n")
+    await worker.write("a", "one\ntwo\nthree\n")
+    with monkeypatch.context() as home:
+        home.setenv("HOME", str(place.folder))
+        async with place.open() as blind:
+            session = await blind.sessions.get(worker.session.id)
+            async with Worker(blind, session, place.folder).call():
+                path.write_text("one\ntwo\nthree\nfour\n")
+    kinds = ["0", "outside", "1", "unknown"]
+    assert [kind for _, kind in await worker.blame("a")] == kinds
+    await worker.write("a", "one\ntwo\nthree\nfour\nfive\n")
+    path.write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
+    kinds += ["2", "outside"]
+    assert [kind for _, kind in await worker.blame("a")] == kinds
+    entries = (await engine.timeline.list()).entries
+    assert [each.kind for each in entries] == ["session", "session", "outside", "session"]
+
+
+async def test_a_folder_above_begins_later(engine: Engine, folder: Path, worker: Worker) -> None:
+    """Its first snapshot is no older than what was written below it before."""
+    (folder / "d").mkdir()
+    (folder / "d/a").write_text("one\ntwo\n")
+    below = await engine.sessions.create(directory=folder / "d")
+    inside = Worker(engine, below, folder / "d")
+    await inside.write("a", "one\n")
+    await worker.write("b", "x\n")
+    await below.revert(inside.prompts[0])
+    for path in ("d/a", folder / "d/a"):
+        assert await worker.blame(str(path)) == [("one", "before"), ("two", "before")]
+    assert {each.kind for each in (await engine.blame("a", directory=folder / "d")).origins} == {
+        "before"
+    }
+
+
 async def test_only_what_is_new_is_read(
     engine: Engine, folder: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ MUTATIONS: dict[str, tuple[object, str, Callable[..., object], int]] = {
     "restored lines come from nowhere": (lines._Walk, "_restored", _nothing, 2),
     "a moved file is a new one": (lines._Walk, "_take_moved", lambda self, left, *_: left, 0),
     "what is shared is the session's": (versions, "_writer", _as_the_sessions, 2),
-    "nothing is known of the beginning": (blame, "_opening", lambda *_: None, 0),
+    "nothing is known of the beginning": (blame, "_files", lambda *_: None, 0),
 }
 """Where something is broken, how, and the first of the seeds that are tried."""
 

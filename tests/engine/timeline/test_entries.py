@@ -179,6 +179,31 @@ async def test_folders_above_and_below_are_one_place(engine: Engine, folder: Pat
     assert inside == [("session", {"a": state}) for state in ("modified", "modified", "added")]
 
 
+async def test_what_is_shared_above_and_below_is_no_other_program(
+    engine: Engine, folder: Path
+) -> None:
+    """Commands ran at once in a folder and in one below: the second to tell of it found what the
+    first one found."""
+    (folder / "sub").mkdir()
+    (folder / "sub/a").write_text("one\n")
+    above = await engine.sessions.create()
+    await write(above, folder, "b")
+    below = await engine.sessions.create(directory=folder / "sub")
+    async with (
+        above.turn("x") as first,
+        first.step() as step,
+        below.turn("x") as second,
+        second.step() as other,
+        step.tool("bash", {}, effects="unknown"),
+        other.tool("bash", {}, effects="unknown"),
+    ):
+        (folder / "sub/a").write_text("two\n")
+    for each in (folder, folder / "sub"):
+        entries = await everything(engine, directory=each, path=folder / "sub/a")
+        assert [entry.kind for entry in entries] == ["shared", "shared"]
+    assert [each.kind for each in (await engine.blame("sub/a")).origins] == ["shared"]
+
+
 async def test_mistakes_are_refused(engine: Engine, folder: Path) -> None:
     """Before anything is asked of the database."""
     session = await engine.sessions.create()

@@ -14,6 +14,7 @@ import pytest
 from kedge._failpoints import POINTS
 from kedge.domain.errors import PartNotFound, TurnAborted
 from kedge.domain.receipts import Receipt
+from kedge.domain.sessions import SessionSummary
 from kedge.engine.engine import Engine
 from kedge.engine.session import Session
 from kedge.testing.replay import both
@@ -279,6 +280,16 @@ async def killed(place: EngineFactory, session: str, point: str, *order: str) ->
     return process.returncode
 
 
+async def counted(session: Session) -> SessionSummary:
+    """What a session's summary should say."""
+    diffs = await session.diff()
+    return SessionSummary(
+        additions=sum(each.additions for each in diffs),
+        deletions=sum(each.deletions for each in diffs),
+        files=len(diffs),
+    )
+
+
 PASSED = ("plan-stored", "after-exchange")
 
 
@@ -308,8 +319,10 @@ async def test_killed_anywhere_it_is_done_in_the_end(
         world.check()
         assert (await mark(world.session, world.parts[1]) is None) == (act == "redo")
         for again in (world.redo, world.undo) if act == "undo" else (world.undo, world.redo):
+            assert world.session.info.summary == await counted(world.session)
             assert (await again(1)).applied
             world.check()
+        assert world.session.info.summary == await counted(world.session)
         await world.revert(0)
         world.check()
         replayed, tables = await both(engine.store)

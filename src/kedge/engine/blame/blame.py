@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from kedge.domain.blame import Blame, BlameLine, LineOrigin
@@ -23,7 +24,7 @@ from kedge.domain.errors import (
 )
 from kedge.domain.file_states import State, Uncovered
 from kedge.engine.blame.lines import Read, Sources, writers_of
-from kedge.engine.blame.versions import Version, Versions, Writer, versions_of
+from kedge.engine.blame.versions import UNKNOWN, Version, Versions, Writer, versions_of
 from kedge.engine.diffs.diffs import Bounded
 from kedge.engine.timeline.formats import read_declared
 from kedge.engine.worktree_paths import AnyPath, find_path
@@ -35,7 +36,13 @@ from kedge.snapshot.history import View
 from kedge.snapshot.objects.formats import blob_id
 from kedge.snapshot.objects.store import ObjectStore
 from kedge.snapshot.protection import why_refused
-from kedge.store.queries.history import CallInfo, FileHistory, call_infos, file_history
+from kedge.store.queries.history import (
+    CallInfo,
+    FileHistory,
+    Opening,
+    call_infos,
+    file_history,
+)
 from kedge.store.queries.projects import project_of
 
 if TYPE_CHECKING:
@@ -134,29 +141,40 @@ class Blames:
         blob = blob_id(seen.data).hex()
         archives = self._engine.diffs.archives
         with archives.opened(place.project.id) as store, archives.reading(projects) as blobs:
-            opening = _opening(store, seen.history.opening)
+            opening = seen.history.opening
+            files = None if opening is None else _files(store, opening)
             paths: dict[bytes, Versions] = {}
             for each in seen.history.paths:
-                known = _state(opening, root, each.path)
+                is_first = opening is not None and opening.precedes(each)
+                known = _state(files, root, each.path) if is_first else None
                 if each.path == seen.history.paths[0].path:
                     if isinstance(known, Uncovered) and not each.writes:
                         raise PathUncovered(_shown(below), known.reason)
                     paths[each.path] = _with_disk(versions_of(each, known, blob), blob, seen)
                 else:
                     paths[each.path] = versions_of(each, known)
-            sources = Sources(paths, _reader(blobs, blob, seen.data), self._known.get)
-            return self._walked(seen.history.paths[0].path, sources)
+            path, *others = paths.values()
+            beside = sha256(b"".join(other.versions[-1].key for other in others)).digest()
+            remembered = partial(self._known_of, beside)
+            sources = Sources(paths, _reader(blobs, blob, seen.data), remembered)
+            return self._walked(path.path, sources, beside)
 
-    def _walked(self, path: bytes, sources: Sources) -> list[Writer]:
-        """The writers of the last version's lines; those of the last recorded one are kept."""
+    def _known_of(self, beside: bytes, key: bytes) -> list[Writer] | None:
+        return self._known.get(key + beside)
+
+    def _walked(self, path: bytes, sources: Sources, beside: bytes) -> list[Writer]:
+        """The writers of the last version's lines; those of the last recorded one are kept.
+
+        `beside` stands for the histories of the files that it was moved from.
+        """
         versions = sources.paths[path].versions
         last = len(versions) - 1
         recorded = last - 1 if versions[last].number == _NOW else last
         version = versions[recorded]
-        writers = self._known.get(version.key)
+        writers = self._known_of(beside, version.key)
         if writers is None and _can_read(version, sources.read):
             writers = writers_of(path, recorded, sources)
-            self._known.put(version.key, writers, len(writers) + 1)
+            self._known.put(version.key + beside, writers, len(writers) + 1)
         if writers is None or recorded != last:
             writers = writers_of(path, last, sources)
         return writers
@@ -262,21 +280,19 @@ def _has_few_lines(content: bytes) -> bool:
     return content.count(b"\n") <= _MOST_LINES
 
 
-def _opening(store: ObjectStore, id: str | None) -> View | None:
+def _files(store: ObjectStore, opening: Opening) -> View | None:
     """The files before the first change, if that snapshot is still kept."""
-    if id is None:
-        return None
     with suppress(SnapshotError, SnapshotRefused):
-        return View(lambda each: store.read(each)[1], take.find(store, id))
+        return View(lambda each: store.read(each)[1], take.find(store, opening.snapshot))
     return None
 
 
-def _state(opening: View | None, root: bytes, path: bytes) -> State | None:
+def _state(files: View | None, root: bytes, path: bytes) -> State | None:
     top = root.rstrip(b"/") + b"/"
-    if opening is None or not path.startswith(top):
+    if files is None or not path.startswith(top):
         return None
     with suppress(SnapshotError):
-        return opening.state(path.removeprefix(top))
+        return files.state(path.removeprefix(top))
     return None
 
 
@@ -284,8 +300,8 @@ def _with_disk(versions: Versions, blob: str, seen: _Seen) -> Versions:
     """The versions, with what is on disk as the last one if it is another."""
     if versions.versions[-1].blob == blob:
         return versions
-    writer = Writer("outside" if seen.is_steady else "unrecorded")
-    now = Version(_NOW, blob, writer, b"")
+    writer = UNKNOWN if versions.is_unseen else Writer("outside")
+    now = Version(_NOW, blob, writer if seen.is_steady else Writer("unrecorded"), b"")
     return replace(versions, versions=(*versions.versions, now))
 
 

@@ -2,6 +2,7 @@
 whose the lines are that are new in it. No I/O."""
 
 import hashlib
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -52,6 +53,8 @@ class Versions:
     versions: tuple[Version, ...]
     found: Mapping[tuple[int, str], int]
     """By number and part of a write, the version that it found."""
+    is_unseen: bool = False
+    """Whether something happened since the last one that could not be inspected."""
 
     def found_by(self, version: Version) -> int | None:
         """The version that the call found which wrote another path; None if it is not known."""
@@ -75,6 +78,7 @@ class _Building:
         self._path = history.path
         self._writes = history.writes
         self._versions: list[Version] = []
+        self._unwatched = deque(history.unwatched)
         self._found: list[int] = []
         """For each write, the version that it found."""
         self._is_unseen = False
@@ -92,36 +96,35 @@ class _Building:
             (write.number, write.part_id): at
             for write, at in zip(self._writes, self._found, strict=True)
         }
-        return Versions(self._path, tuple(self._versions), found)
+        is_unseen = self._is_unseen or bool(self._unwatched)
+        return Versions(self._path, tuple(self._versions), found, is_unseen)
 
     def _apply(self, index: int, write: Write) -> None:
         before, after = _blob(write.before), _blob(write.after)
         is_blind = write.source == "uncovered"
+        while self._unwatched and self._unwatched[0] <= write.number:
+            self._unwatched.popleft()
+            self._is_unseen = True
         if self._is_told_again(write) or (write.is_unsure and not self._has_happened(index)):
             self._found.append(len(self._versions) - 1)
             return
         if before != self._versions[-1].blob and not (is_blind and before is None):
             writer = UNKNOWN if self._is_unseen else Writer("outside", write.time)
             self._add(write.number, before, writer)
-            self._is_unseen = False
         self._found.append(len(self._versions) - 1)
-        if is_blind:
-            self._is_unseen = True
-        elif after != before:
+        self._is_unseen = is_blind
+        if not is_blind and after != before:
             version = self._add(write.number, after, _writer(write), write.gone)
             if write.is_plan:
                 restores = tuple(self._restored(index))
                 self._versions[-1] = replace(version, is_plan=True, restores=restores)
 
     def _is_told_again(self, write: Write) -> bool:
-        """Whether another session has told of the same change already: it is shared."""
+        """Whether another session has told of the same change already: it is shared. In a folder
+        above or below, it has another number there."""
         last = self._versions[-1]
-        return (
-            write.source == "shared"
-            and last.writer.kind == "shared"
-            and last.number == write.number
-            and last.blob == _blob(write.after)
-        )
+        is_shared = write.source == last.writer.kind == "shared"
+        return is_shared and last.blob == _blob(write.after)
 
     def _has_happened(self, index: int) -> bool:
         """Whether a plan was carried out of which that is not certain: what came next found what it

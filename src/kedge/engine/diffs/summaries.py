@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from kedge.domain.errors import SnapshotError
 from kedge.domain.sessions import SessionSummary
 from kedge.store.queries.changes import StoredChange, family_changes
+from kedge.store.queries.sessions import change_session
 
 if TYPE_CHECKING:
     from kedge.engine.diffs.diffs import Counts
@@ -47,7 +50,7 @@ class Summaries:
             await self._count(new)
         except SnapshotError:
             return None
-        return summed(self._counts) if self._known else None
+        return summed(self._counts) if self._known or found else None
 
     async def _count(self, new: dict[_Key, StoredChange]) -> None:
         if not new:
@@ -60,6 +63,17 @@ class Summaries:
         self._known = known
         own = (change.pos for change in new.values() if change.session_id == self._session.id)
         self._first = max(own, default=self._first)
+
+
+async def summarise(session: "Session") -> None:
+    """Where no message is hidden, update the session's summary to the changes that are left."""
+    if session.info.revert is not None:
+        return
+    summary = await Summaries(session).summary()
+    if summary is not None and summary != session.info.summary:
+        change = partial(msgspec.structs.replace, summary=summary)
+        store = session._engine.store
+        session.info = await store.write(partial(change_session, session.id, change))
 
 
 def summed(counts: "Counts") -> SessionSummary:

@@ -17,19 +17,22 @@ from kedge.engine.revert.material import (
     by_number,
     dated,
     pairs,
-    written_by,
+    whole_life,
 )
 from kedge.engine.revert.merge import Segment, Source
 from kedge.engine.revert.prepare import Asked, Prepared
 from kedge.store.port import Store
 from kedge.store.queries.change_queries import opening_snapshots
-from kedge.store.queries.changes import ChangeKey, StoredChange, family_changes
+from kedge.store.queries.changes import ChangeKey, StoredChange, family_changes, in_order
+from kedge.store.queries.plans import pending_plans
 from kedge.store.queries.undone import (
+    Act,
     Home,
     PathLife,
     Selection,
     Wanted,
     family_of,
+    hidden_in,
     lives,
     paths_with,
     select,
@@ -76,7 +79,7 @@ class Calls:
             if path not in left:
                 all_of_it = self.by_force[path] if path in plan.forced else changes
                 keys += [change.key for change in all_of_it]
-                if path in steps and not self.is_redo:
+                if path in steps:
                     counts[steps[path]] = len(all_of_it)
         return keys, counts
 
@@ -101,6 +104,8 @@ def _gathered(info: SessionInfo, wanted: Wanted, asked: Asked, *, is_redo: bool)
         if is_redo:
             _put_back(calls, path, life)
         else:
+            if path in calls.chosen:
+                yield from _add_reverts(calls.chosen[path], life)
             _take_out(calls, path, life, shared.get(path, []))
             if asked.strategy == "overwrite" and path in calls.chosen:
                 yield from _force(calls, path, life, family)
@@ -159,6 +164,20 @@ def _nothing_of(info: SessionInfo) -> str:
     return f"{_NO_FILES}; what was done before the fork belongs to {origin}, and is undone there"
 
 
+def _add_reverts(chosen: list[StoredChange], life: PathLife) -> Script[None]:
+    """With all calls of a path goes what reverts of files wrote there, and comes back with them;
+    unless the revert may still be taken back."""
+    keys = {change.key for change in chosen}
+    left = [each for each in life.own if each.undone_by is None and each.key not in keys]
+    if left and all(each.source == "revert" for each in left):
+        for session_id in {each.session_id for each in left}:
+            pending = {plan.id for plan in (yield from pending_plans(session_id))}
+            if any(each.plan_id in pending for each in left):
+                return
+        chosen += left
+        chosen.sort(key=in_order)
+
+
 def _take_out(calls: Calls, path: bytes, life: PathLife, shared: list[StoredChange]) -> None:
     chosen = calls.chosen.get(path, [])
     own = [dated(each) for each in [*chosen, *shared]]
@@ -173,17 +192,29 @@ def _take_out(calls: Calls, path: bytes, life: PathLife, shared: list[StoredChan
 def _put_back(calls: Calls, path: bytes, life: PathLife) -> None:
     chosen = calls.chosen[path]
     keys = {change.key for change in chosen}
-    involved = [act for act in life.acts if any(each.key in keys for each in act.changes)]
-    covered = {each.key for act in involved for each in act.changes}
+    for act in life.acts:
+        # What a revert of files wrote there comes back with the last of the calls.
+        left = [each for each in act.changes if each.key not in keys]
+        if all(each.source == "revert" for each in left) and len(left) < len(act.changes):
+            chosen += left
+            keys |= {each.key for each in left}
+    chosen.sort(key=in_order)
+    whole = [act for act in life.acts if act.is_whole]
+    involved = [act for act in whole if any(each.key in keys for each in act.changes)]
     again = [_inverse(each) for each in reversed(chosen)]
     material = calls.material
-    if keys <= covered:
+    if keys <= _out_by(life.acts):
         material.wider[path] = by_number(pairs(life.acts, without=keys))
+    if keys <= _out_by(involved):
         material.segments[path] = by_number(pairs(involved, without=keys))
         material.ways[path] = [again]
     else:
         material.segments[path] = again
     material.reverse[path] = tuple(dated(each).segment for each in chosen)
+
+
+def _out_by(acts: Iterable[Act]) -> set[ChangeKey]:
+    return {each.key for act in acts for each in act.changes}
 
 
 def _force(calls: Calls, path: bytes, life: PathLife, family: Iterable[str]) -> Script[None]:
@@ -195,8 +226,11 @@ def _force(calls: Calls, path: bytes, life: PathLife, family: Iterable[str]) -> 
         first = life.own[0].timeline
     gone = [each for each in life.own if each.timeline >= first]
     calls.material.by_force[path] = [dated(each) for each in gone]
+    hidden = yield from hidden_in(each.session_id for each in gone)
     calls.by_force[path] = [
-        each for each in gone if each.source != "shared" and each.undone_by is None
+        each
+        for each in gone
+        if each.source != "shared" and each.undone_by is None and each.key not in hidden
     ]
 
 
@@ -226,8 +260,7 @@ def _add_facts(
             if path is not None and path not in found and _is_file(change):
                 known.setdefault(path, PathLife([], None, [])).own.append(change)
     for path, life in known.items():
-        whole = by_number([*map(written_by, life.acts), *map(dated, life.own)])
-        material.lives[path] = [each.segment for each in whole]
+        material.lives[path] = whole_life(life)
         gone = hidden | {change.key for change in calls.chosen.get(path, ())}
         stays = [
             dated(each).segment

@@ -23,7 +23,7 @@ from kedge.store.queries.changes import (
     later_changes,
 )
 from kedge.store.queries.plans import PlanStep, StoredPlan, pending_plans, plan_steps
-from kedge.store.queries.undone import Act, family_of, lives, undone_in
+from kedge.store.queries.undone import Act, PathLife, family_of, lives, moved_paths, undone_in
 from kedge.store.transaction import Script
 
 _NOT_INSPECTED = "what it did there could not be inspected"
@@ -195,20 +195,18 @@ def _of_unrevert(session_id: str, root: str) -> Script[Material]:
 
 
 def _find_ways(material: Material, session_id: str, out: Iterable[StoredChange]) -> Script[None]:
-    """Where calls were undone, what they did can be taken out once more together with the undo."""
-    paths = {path for change in out if (path := change.path_from(material.root)) is not None}
+    """Where calls were undone or redone, all of that can be taken out as well: it comes to
+    nothing."""
+    family = yield from family_of(session_id)
+    paths = yield from moved_paths(material.root, family)
+    paths |= {path for change in out if (path := change.path_from(material.root)) is not None}
     wanted = sorted(paths & material.segments.keys())
     if wanted:
-        family = yield from family_of(session_id)
         for path, life in (yield from lives(material.root, wanted, family)).items():
             alone = material.segments[path]
             if life.acts and any(each.is_own for each in alone):
                 material.wider[path] = by_number([*alone, *pairs(life.acts)])
-            written = [
-                each for each in material.segments[path] if each.segment.source is Source.REVERT
-            ]
-            whole = [*map(dated, life.own), *map(written_by, life.acts), *written]
-            material.lives[path] = [each.segment for each in by_number(whole)]
+            material.lives[path] = whole_life(life)
 
 
 def _find_later(material: Material, session_id: str) -> Script[None]:
@@ -280,7 +278,7 @@ def _source(sources: Iterable[Source]) -> EntrySource:
 
 
 def pairs(acts: Iterable[Act], without: Iterable[ChangeKey] = ()) -> list[Dated]:
-    """Undos and what they took out: taking out both changes nothing in the end."""
+    """Undos, redos and what is out now: taking out all of it changes nothing in the end."""
     back = frozenset(without)
     found = []
     for act in acts:
@@ -289,8 +287,15 @@ def pairs(acts: Iterable[Act], without: Iterable[ChangeKey] = ()) -> list[Dated]
     return found
 
 
+def whole_life(life: PathLife) -> list[Segment]:
+    """All that a session did at a path and all that its plans wrote there."""
+    # What a revert of files wrote is both.
+    calls = (dated(each) for each in life.own if each.source != "revert")
+    return [each.segment for each in by_number([*calls, *map(written_by, life.written)])]
+
+
 def written_by(act: Act) -> Dated:
-    """What an undo wrote."""
+    """What an undo or redo wrote."""
     source = Source.OBSERVED if act.is_observed else Source.REVERT
     return Dated(act.number, Segment(act.before, act.after, source))
 

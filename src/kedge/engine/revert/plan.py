@@ -6,7 +6,7 @@ revert wrote, moving the boundary does both: all use this planner.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kedge.domain.errors import InvariantBroken, ObjectMissing
@@ -14,7 +14,7 @@ from kedge.domain.file_states import AsideCopy, FileStep, Known, Outcome, Presen
 from kedge.domain.receipts import RevertStrategy
 from kedge.engine.revert.merge import Contents, PathHistory
 from kedge.engine.revert.path_plan import EntrySource, Wish, decided, overwritten
-from kedge.engine.revert.safety import Facts, check, taken_by
+from kedge.engine.revert.safety import DROPS_LINES, ONLY_COPY, Facts, check, taken_by
 from kedge.snapshot.files.reader import Blocked, Folder
 
 
@@ -138,19 +138,24 @@ def plan(
     contents = Contents(read)
     ordered = sorted(histories, key=lambda each: each.path)
     by_overwriting = strategy == "overwrite"
-    decisions = [_decided(each, contents, by_overwriting) for each in ordered]
+    while True:
+        decisions = [_decided(each, contents, by_overwriting) for each in ordered]
+        used, wishes = [used for used, _ in decisions], [wish for _, wish in decisions]
+        possible = wishes if has is None else [_possible(wish, contents, has) for wish in wishes]
+        wishes = placed(possible)
+        known = facts or Facts.of(used)
+        if by_overwriting:
+            wishes, needs = _told(wishes, used, known, contents), _NOTHING
+        else:
+            wishes, needs = _checked(wishes, used, known, contents)
+        left = [_untried(*each) for each in zip(ordered, used, wishes, strict=True)]
+        if not any(left):
+            break
+        # Another way may lose nothing.
+        ordered = [rest or each for rest, each in zip(left, ordered, strict=True)]
     forced = {
-        each.path
-        for each, (used, _) in zip(ordered, decisions, strict=True)
-        if used is each.by_force
+        each.path for each, taken in zip(ordered, used, strict=True) if taken is each.by_force
     }
-    ordered, wishes = [used for used, _ in decisions], [wish for _, wish in decisions]
-    wishes = placed(wishes if has is None else [_possible(wish, contents, has) for wish in wishes])
-    known = facts or Facts.of(ordered)
-    if by_overwriting:
-        wishes, needs = _told(wishes, ordered, known, contents), _NOTHING
-    else:
-        wishes, needs = _checked(wishes, ordered, known, contents)
     folders = folders_to_remove(wishes, made_folders)
     if strategy == "abort" and any(_is_conflict(wish) for wish in wishes):
         wishes, folders = [_aborted(wish) for wish in wishes], ()
@@ -166,6 +171,16 @@ def plan(
         moot=frozenset(wish.path for wish in wishes if wish.is_moot),
         forced=frozenset(forced),
     )
+
+
+def _untried(history: PathHistory, used: PathHistory, wish: Wish) -> PathHistory | None:
+    """The ways that are left where the last check withheld a path."""
+    if wish.outcome is not Outcome.CONFLICT or wish.reason not in (ONLY_COPY, DROPS_LINES):
+        return None
+    ways = (history, *history.otherwise)
+    at = next((n for n, each in enumerate(ways) if each is used), len(ways))
+    following = ways[at + 1 :]
+    return replace(following[0], otherwise=following[1:]) if following else None
 
 
 def _decided(

@@ -14,10 +14,12 @@ from kedge.domain.errors import (
     DirectoryNotFound,
     RootBusy,
     SessionBusy,
+    SessionNotFound,
     SnapshotError,
     SnapshotStoreFull,
 )
 from kedge.domain.file_states import Absent, Outcome, Present
+from kedge.engine.diffs.summaries import summarise
 from kedge.engine.revert.apply import all_skipped, carry_out, clean_up, finish_of
 from kedge.engine.revert.lease import Lease, resumed
 from kedge.engine.revert.prepare import lock_files
@@ -118,6 +120,9 @@ class Unfinished:
         await engine.store.write_bulk(write)
         lease.is_over = True
         reach("after-outcome")
+        if plan.kind != "revert":
+            with suppress(SessionNotFound):
+                await summarise(await engine.sessions.get(plan.session_id))
 
 
 def _none_ruled_out(finish: Finish) -> Finish:

@@ -12,7 +12,7 @@ from kedge.domain.file_states import LEFT, State
 from kedge.domain.receipts import Receipt
 from kedge.domain.sessions import FileDiff, Idle, SessionSummary
 from kedge.engine.diffs.diffs import ROOM
-from kedge.engine.diffs.summaries import Summaries
+from kedge.engine.diffs.summaries import summarise
 from kedge.engine.revert.execution import execute, plan_data
 from kedge.engine.revert.lease import leased, stop_tasks
 from kedge.engine.revert.material import Material, material_of_revert, material_of_unrevert, written
@@ -25,7 +25,6 @@ from kedge.snapshot.values import Change
 from kedge.store.queries.boundaries import Boundary, find_boundary
 from kedge.store.queries.changes import task_sessions
 from kedge.store.queries.plans import PlanData, PlanKind, open_plans
-from kedge.store.queries.sessions import change_session
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -102,7 +101,7 @@ class Reverts:
                 data = await self._revert_data(session, boundary, asked, material, prepared)
                 kind: PlanKind = "files" if asked.scope == "files" else "revert"
                 receipt = await execute(session, lease, kind, data, prepared)
-                await self._summarise(session)
+                await summarise(session)
                 return receipt
 
     async def _stop_subtasks(self, session: "Session", boundary: Boundary) -> None:
@@ -144,7 +143,7 @@ class Reverts:
                 receipt = prepared.receipt(asked.strategy, applied=True)
                 data = plan_data(self._engine, receipt, prepared)
                 receipt = await execute(session, lease, "unrevert", data, prepared)
-                await self._summarise(session)
+                await summarise(session)
                 return receipt
 
     async def _check_idle(self, session: "Session") -> None:
@@ -163,17 +162,6 @@ class Reverts:
     async def _of_revert(self, session: "Session", boundary: Boundary) -> Material:
         store = self._engine.store
         return await material_of_revert(store, session.id, session.worktree, boundary)
-
-    async def _summarise(self, session: "Session") -> None:
-        """Where no message is hidden, update the session's summary to the changes that are left."""
-        if session.info.revert is not None:
-            return
-        summary = await Summaries(session).summary()
-        if summary is not None and summary != session.info.summary:
-            change = partial(msgspec.structs.replace, summary=summary)
-            session.info = await self._engine.store.write(
-                partial(change_session, session.id, change)
-            )
 
     async def _revert_data(
         self,

@@ -1,6 +1,6 @@
 """Undo and redo of chosen calls, from the request to the receipt."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,8 @@ from kedge._async import to_the_end
 from kedge.domain.errors import InvalidInput
 from kedge.domain.ids import check_id
 from kedge.domain.receipts import Receipt
-from kedge.engine.diffs.summaries import resummed
+from kedge.domain.sessions import SessionSummary
+from kedge.engine.diffs.summaries import resummed, summarise
 from kedge.engine.revert.calls import Calls, calls_to_redo, calls_to_undo
 from kedge.engine.revert.execution import execute, plan_data
 from kedge.engine.revert.lease import Lease, leased, stop_tasks
@@ -20,9 +21,8 @@ from kedge.engine.revert.prepare import Asked, Prepared, Preparing
 from kedge.engine.revert.receipts import SNAPSHOTS_OFF, notes_of_calls, nothing_done
 from kedge.engine.revert.recover import Unfinished
 from kedge.engine.validation import check_list, check_text
-from kedge.store.queries.changes import StoredChange
-from kedge.store.queries.sessions import change_session
-from kedge.store.queries.undone import Wanted, family_of, lives, select, subtasks_of
+from kedge.store.queries.changes import ChangeKey, in_order
+from kedge.store.queries.undone import Wanted, family_of, select, subtasks_of
 
 if TYPE_CHECKING:
     from kedge.engine.engine import Engine
@@ -90,7 +90,7 @@ class Undoing:
         async with leased(self._engine, session.id, hides=False) as lease:
             await session.refresh()
             if not is_redo:
-                await self._stop_subtasks(session, wanted)
+                await self._stop_subtasks(session, wanted, asked)
             calls = await self._calls(session, wanted, asked, is_redo)
             if calls.words:
                 return self._nothing_done(calls, asked)
@@ -110,10 +110,14 @@ class Undoing:
             return await self._receipt(session, calls, prepared, asked, applied=False)
         receipt = await self._receipt(session, calls, prepared, asked, applied=True)
         data = msgspec.structs.replace(
-            plan_data(self._engine, receipt, prepared), chosen=keys, counts=counts
+            plan_data(self._engine, receipt, prepared),
+            chosen=keys,
+            counts=counts,
+            summary=await self._summary(session, calls, keys),
         )
         done = await execute(session, lease, "redo" if calls.is_redo else "undo", data, prepared)
-        await self._summarise(session, calls)
+        if done.files != receipt.files:
+            await summarise(session)
         return done
 
     async def _calls(
@@ -142,24 +146,29 @@ class Undoing:
         told = replace(prepared, notes=(*calls.notes, *notes))
         return told.receipt(asked.strategy, applied=applied)
 
-    async def _stop_subtasks(self, session: "Session", wanted: Wanted) -> None:
-        """Stop the tasks in the background that the calls have begun."""
+    async def _stop_subtasks(self, session: "Session", wanted: Wanted, asked: Asked) -> None:
+        """Stop the tasks in the background that the calls have begun; with files alone, only those
+        that changed one of them."""
         store = self._engine.store
         chosen = await store.scan(partial(select, session.id, wanted))
         children = await store.scan(partial(subtasks_of, chosen.parts))
+        if wanted.is_all:
+            paths = ((each, each.path_from(session.worktree)) for each in chosen.changes)
+            there = {each.session_id for each, path in paths if path and asked.includes(path)}
+            families = {each: await store.scan(partial(family_of, each)) for each in children}
+            children = [each for each in children if families[each] & there]
         await stop_tasks(self._engine, children)
 
-    async def _summarise(self, session: "Session", calls: Calls) -> None:
-        """Update the session's summary at the paths that were touched, unless it tells of a
-        revert."""
+    async def _summary(
+        self, session: "Session", calls: Calls, keys: Iterable[ChangeKey]
+    ) -> SessionSummary | None:
+        """The session's summary when the plan is carried out, unless it tells of a revert."""
         if session.info.revert is not None:
-            return
-        store = self._engine.store
-        family = await store.scan(partial(family_of, session.id))
-        now = await store.scan(partial(lives, session.worktree, calls.standing, family))
-        after = [each for life in now.values() for each in life.own if each.undone_by is None]
-        before: list[StoredChange] = [each for own in calls.standing.values() for each in own]
-        summary = await resummed(session, before, after)
-        if summary is not None and summary != session.info.summary:
-            change = partial(msgspec.structs.replace, summary=summary)
-            session.info = await store.write(partial(change_session, session.id, change))
+            return None
+        chosen = set(keys)
+        before = [each for own in calls.standing.values() for each in own]
+        after = [each for each in before if each.key not in chosen]
+        if calls.is_redo:
+            back = [each for own in calls.chosen.values() for each in own if each.key in chosen]
+            after = sorted([*before, *back], key=in_order)
+        return await resummed(session, before, after)

@@ -103,7 +103,7 @@ def _entry(recorded: Recorded, info: CallInfo) -> TimelineEntry:
         partID=recorded.part_id or None,
         tool=info.tool,
         files=[_file(each) for each in recorded.files],
-        more=recorded.more,
+        more=recorded.more or None,
     )
 
 

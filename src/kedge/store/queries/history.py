@@ -93,10 +93,21 @@ class PathWrites:
     path: bytes
     """From the file system's root on."""
     writes: tuple[Write, ...]
+    unwatched: tuple[int, ...] = ()
+    """The numbers of calls that may have written it too, as nobody could see what they did."""
 
 
-Opening: TypeAlias = str
-"""The snapshot of a worktree before the first change that was recorded in it."""
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The snapshot of a worktree before the first change that was recorded in it."""
+
+    snapshot: str
+    number: int
+    """That of the change."""
+
+    def precedes(self, history: PathWrites) -> bool:
+        """Whether nothing was written at a path before, as from a folder above or below."""
+        return not history.writes or self.number <= history.writes[0].number
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +132,16 @@ def file_history(path: bytes, root: str) -> Script[FileHistory]:
         if any(each.path == at for each in found):
             continue
         writes: list[Write] = []
+        unwatched: list[int] = []
         for worktree in known:
             below = path_in(worktree, "/", at.lstrip(b"/"))
             if below is not None:
                 worktrees.add(worktree)
                 writes += yield from _writes_at(worktree, below)
+                calls = yield from rows("history_unwatched", worktree=worktree)
+                unwatched += [number for (number,) in calls]
         writes.sort(key=lambda write: write.order)
-        found.append(PathWrites(at, tuple(writes)))
+        found.append(PathWrites(at, tuple(writes), tuple(sorted(unwatched))))
         pending += [gone.path for write in writes for gone in write.gone]
     opening = yield from _opening(root)
     return FileHistory(tuple(found), opening, tuple(sorted(worktrees)))
@@ -137,7 +151,7 @@ def _opening(worktree: str) -> Script[Opening | None]:
     first = yield from row("history_first", worktree=worktree)
     if first is None:
         return None
-    session_id, pos, part_id = first
+    session_id, pos, part_id, number = first
     found = yield from _stored_part(session_id, pos, part_id)
     if found is None:
         return None
@@ -146,7 +160,8 @@ def _opening(worktree: str) -> Script[Opening | None]:
     for each in (owner, session_id):
         for type, data in (yield from rows("part_steps", session_id=each, pos=pos)):
             if type == "step-start":
-                return msgspec.json.decode(data, type=_StepStart).snapshot
+                snapshot = msgspec.json.decode(data, type=_StepStart).snapshot
+                return None if snapshot is None else Opening(snapshot, number)
     return None
 
 

@@ -37,7 +37,7 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """and the position of the message, which may be gone when it is needed."""
     snapshot: str | None = None
     summary: SessionSummary | None = None
-    """What was reverted, for the session object."""
+    """What was reverted, for the session object; of an undo or redo, what is left."""
     before: SessionSummary | None = None
     """The session object's summary before the revert."""
     diffs: list[FileDiff] = msgspec.field(default_factory=list)
@@ -56,7 +56,7 @@ class PlanData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     chosen: list[ChangeKey] = msgspec.field(default_factory=list)
     """The changes that an undo takes out, or a redo puts back."""
     counts: dict[int, int] = msgspec.field(default_factory=dict)
-    """By the number of a step, how many of the chosen changes it takes out."""
+    """By the number of a step, how many of the chosen changes it takes out or puts back."""
     receipt: Receipt
 
     @property

@@ -209,6 +209,8 @@ def _finish_undo(
 ) -> Script[SessionInfo]:
     yield from _close(plan, finish, "final", now)
     info = touched(locked.info, now)
+    if plan.data.summary is not None and info.revert is None:
+        info = msgspec.structs.replace(info, summary=plan.data.summary)
     yield from settle_calls(plan, finish.receipt, info, now)
     yield from _save(locked, info)
     return info

@@ -193,10 +193,14 @@ def _with_outside(
     for file in entry.files:
         if file.is_known:
             left = yield from _left_at(places, place, file.path, number, entry.number)
-            if left is not None and _content(left) != _content(file.before):
-                outside.append(WrittenFile(place.from_root(file.path), left, file.before))
-    own = tuple(replace(file, path=place.from_root(file.path)) for file in entry.files)
-    entries = [replace(entry, files=own)]
+            # Of what is shared, another session may have told already.
+            own = (file.before, file.after) if entry.kind == "shared" else (file.before,)
+            if left is None or _content(left[1]) in map(_content, own):
+                continue
+            if not (yield from _was_unwatched(places, place, file.path, left[0], entry.number)):
+                outside.append(WrittenFile(place.from_root(file.path), left[1], file.before))
+    named = tuple(replace(file, path=place.from_root(file.path)) for file in entry.files)
+    entries = [replace(entry, files=named)]
     if outside:
         files = tuple(outside)
         entries.append(Recorded(number=entry.number, kind="outside", time=entry.time, files=files))
@@ -205,9 +209,9 @@ def _with_outside(
 
 def _left_at(
     places: Sequence[_Place], place: _Place, path: bytes, number: int, plan_number: int
-) -> Script[Known | None]:
-    """What the newest write before a number left at a path of a place; None if there is none, or it
-    is not known."""
+) -> Script[tuple[int, Known] | None]:
+    """The newest write before a number at a path of a place, and what it left there; None if there
+    is none, or it is not known."""
     found: list[Row] = []
     for other in places:
         below = path_in(other.worktree, place.worktree, path)
@@ -221,8 +225,21 @@ def _left_at(
             found.append((plan[0], True, *plan[1:]))
     if not found:
         return None
-    _, _, blob, mode, source = max(found, key=lambda each: each[:2])
-    return None if source == "uncovered" else state_of_columns(blob, mode)
+    last, _, blob, mode, source = max(found, key=lambda each: each[:2])
+    return None if source == "uncovered" else (last, state_of_columns(blob, mode))
+
+
+def _was_unwatched(
+    places: Sequence[_Place], place: _Place, path: bytes, after: int, number: int
+) -> Script[bool]:
+    """Whether a call ran between two numbers that may have written a path, and nobody could see
+    what it did."""
+    for other in places:
+        if path_in(other.worktree, place.worktree, path) is not None:
+            where = {"worktree": other.worktree, "first": after, "last": number}
+            if (yield from row("history_unwatched_between", **where)) is not None:
+                return True
+    return False
 
 
 def _file(found: Row, is_known: bool = True, reason: str | None = None) -> WrittenFile:

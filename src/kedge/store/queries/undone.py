@@ -1,8 +1,10 @@
 """Calls that an undo took out of the files: which are meant, what they did at each path, and the
 marks on their parts."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -27,11 +29,17 @@ from kedge.store.queries.changes import (
 )
 from kedge.store.queries.parts import decode_part
 from kedge.store.queries.plans import PlanData, StoredPlan
-from kedge.store.queries.sessions import about, get_session_text
+from kedge.store.queries.sessions import about, get_session_text, lock_session
 from kedge.store.rows import quoted, split_part
-from kedge.store.transaction import Script, batch, row, rows, run
+from kedge.store.transaction import Row, Script, batch, row, rows, run
 
 _LAST = 2**62
+_TELLING = 1000
+"""Characters by which calls are found; patterns must not be too long."""
+_FEW = 16
+"""Up to so many calls are looked for one by one."""
+_CALL_ID = '{"callID":'
+_DECODER = json.JSONDecoder()
 
 Home = tuple[str, int, str]
 """A part: session, position of its message, id."""
@@ -67,8 +75,9 @@ def select(session_id: str, wanted: Wanted) -> Script[Selection]:
     yield from get_session_text(session_id)
     parts: dict[Home, None] = {}
     found: dict[ChangeKey, StoredChange] = {}
+    at_once = (yield from _calls_of(session_id)) if len(wanted.calls) > _FEW else {}
     for id in wanted.calls:
-        parts[(yield from _part_of_call(session_id, id))] = None
+        parts[(yield from _part_of_call(session_id, id, at_once.get(id)))] = None
     for id in wanted.parts:
         parts |= dict.fromkeys((yield from _homes(session_id, id)))
     for part in list(parts):
@@ -82,12 +91,19 @@ def select(session_id: str, wanted: Wanted) -> Script[Selection]:
         changes = yield from family_changes(session_id, 0)
         found = {each.key: each for each in changes if each.source != "revert"}
         parts |= dict.fromkeys((yield from _parts_between(session_id, 0, _LAST)))
-    hidden = yield from hidden_changes(session_id)
     return Selection(
         parts=tuple(parts),
         changes=tuple(sorted(found.values(), key=in_order)),
-        hidden=frozenset(hidden),
+        hidden=(yield from hidden_in([session_id, *(key[0] for key in found)])),
     )
+
+
+def hidden_in(session_ids: Iterable[str]) -> Script[frozenset[ChangeKey]]:
+    """What pending reverts of these sessions and of their ancestors have taken out."""
+    hidden: set[ChangeKey] = set()
+    for each in set(session_ids):
+        hidden |= (yield from hidden_changes(each)).keys()
+    return frozenset(hidden)
 
 
 def _parts_between(session_id: str, first: int, last: int) -> Script[list[Home]]:
@@ -139,11 +155,24 @@ def unknown_calls(parts: Iterable[Home]) -> Script[list[tuple[ToolPart, str | No
     return found
 
 
-def _part_of_call(session_id: str, id: str) -> Script[Home]:
-    found: list[tuple[int, str]] = []
+def _calls_of(session_id: str) -> Script[dict[str, list[tuple[int, str]]]]:
+    """The calls of a session by their ids, where these can be told from the beginning of a part."""
+    calls: dict[str, list[tuple[int, str]]] = {}
+    for pos, part_id, beginning in (yield from rows("part_beginnings", session_id=session_id)):
+        if beginning.startswith(_CALL_ID):
+            with suppress(ValueError):
+                id, _ = _DECODER.raw_decode(beginning, len(_CALL_ID))
+                calls.setdefault(id, []).append((pos, part_id))
+    return calls
+
+
+def _part_of_call(
+    session_id: str, id: str, known: Sequence[tuple[int, str]] | None = None
+) -> Script[Home]:
+    found = list(known or ())
     # The id is nearly always at the beginning; other programs may store it anywhere.
-    for before in ("{", "%"):
-        pattern = _likeness(f'"callID":{quoted(id)}')
+    for before in () if found else ("{", "%"):
+        pattern = _likeness(f'"callID":{quoted(id)}'[:_TELLING])
         args = {"session_id": session_id, "pattern": f"{before}{pattern}%"}
         candidates = yield from rows("part_calls_like", **args)
         found = [(pos, part_id) for pos, part_id, data in candidates if _call_id(data) == id]
@@ -190,14 +219,16 @@ def _turn(session_id: str, id: str) -> Script[list[tuple[int, int]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """What an undo did at a path: it took changes out."""
+    """What an undo or redo did at a path."""
 
     number: int
     before: Known
     after: Known
     is_observed: bool
-    changes: tuple[StoredChange, ...]
-    """What it took out, all of which is still out."""
+    changes: tuple[StoredChange, ...] = ()
+    """What it took out and is still out."""
+    is_whole: bool = False
+    """Whether all of what it took out is still out."""
 
 
 @dataclass(slots=True)
@@ -209,7 +240,9 @@ class PathLife:
     later: int | None
     """When another session last changed it."""
     acts: list[Act]
-    """The undos that still count as a whole, oldest first."""
+    """Undos and redos that together with what is still out come to nothing, oldest first."""
+    written: list[Act] = field(default_factory=list)
+    """All that plans of the session wrote there, also what was taken back since."""
 
 
 def family_of(session_id: str) -> Script[set[str]]:
@@ -239,7 +272,7 @@ def lives(
     insiders = frozenset(family)
     others = yield from rows("worktree_paths")
     related = {root, *(other for (other,) in others if are_related(other, root))}
-    plans: dict[str, PlanData] = {}
+    plans = _Plans()
     found: dict[bytes, PathLife] = {}
     for path in paths:
         changes: list[StoredChange] = []
@@ -251,39 +284,120 @@ def lives(
         own = [each for each in changes if each.session_id in insiders]
         later = [each.timeline for each in changes if each.session_id not in insiders]
         own.sort(key=in_order)
-        acts = yield from _acts_at(root, path, own, plans)
-        found[path] = PathLife(own, max(later, default=None), acts)
+        steps: list[Row] = []
+        for session_id in insiders:
+            steps += yield from rows("plan_writes_at", session_id=session_id, path=path)
+        steps.sort(key=lambda each: int(each[2]))
+        acts = yield from _acts_at(root, path, own, steps, plans)
+        written = {act.number: act for act in acts}
+        written |= {int(each[2]): _act(each) for each in steps if each[-1] in ("done", "undone")}
+        life = PathLife(own, max(later, default=None), acts, list(written.values()))
+        found[path] = life
     return found
 
 
-def _acts_at(
-    root: str, path: bytes, own: Sequence[StoredChange], plans: dict[str, PlanData]
-) -> Script[list[Act]]:
-    groups: dict[str, list[StoredChange]] = {}
-    for change in own:
-        if change.undone_by is not None:
-            groups.setdefault(change.undone_by, []).append(change)
-    acts = []
-    for plan_id, group in groups.items():
-        step = yield from row("plan_step_at", plan_id=plan_id, path=path)
-        if step is None:
-            continue
-        n, *states, outcome, worktree, number, text = step
-        if plan_id not in plans:
-            plans[plan_id] = wire.decode(text, PlanData)
-        data = plans[plan_id]
-        if worktree != root or outcome != "done" or data.counts.get(n) != len(group):
-            continue
-        acts.append(
-            Act(
-                number=number,
-                before=state_of_columns(*states[:2]),
-                after=state_of_columns(*states[2:]),
-                is_observed=any(each.source == "observed" for each in group),
-                changes=tuple(group),
-            )
+class _Plans:
+    """The plans of undos and redos, each read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[PlanData, frozenset[ChangeKey]]] = {}
+
+    def at(
+        self, step: Row, root: str, own: Sequence[StoredChange]
+    ) -> Script[tuple[list[StoredChange], Act] | None]:
+        """What a step took out or put back, and the step; None where that is not known any more."""
+        id, _, _, worktree, n, *_, outcome = step
+        if id not in self._read:
+            found = yield from row("plan_get", id=id)
+            assert found is not None
+            data = wire.decode(found[6], PlanData)
+            self._read[id] = data, frozenset(data.chosen)
+        data, chosen = self._read[id]
+        changes = [each for each in own if each.key in chosen]
+        if worktree != root or outcome != "done" or data.counts.get(n) != len(changes):
+            return None
+        out = tuple(each for each in changes if each.undone_by == id)
+        act = replace(
+            _act(step),
+            is_observed=any(each.source == "observed" for each in changes),
+            changes=out,
+            is_whole=len(out) == len(changes),
         )
+        return changes, act
+
+
+def _acts_at(
+    root: str, path: bytes, own: Sequence[StoredChange], steps: Iterable[Row], plans: _Plans
+) -> Script[list[Act]]:
+    every = yield from _all_acts(root, own, steps, plans)
+    if every is not None:
+        return every
+    acts = []
+    for id in dict.fromkeys(each.undone_by for each in own if each.undone_by is not None):
+        step = yield from row("plan_move_at", plan_id=id, path=path)
+        found = step and (yield from plans.at(step, root, own))
+        if found and found[1].is_whole:
+            acts.append(found[1])
     return sorted(acts, key=lambda act: act.number)
+
+
+def _act(step: Row) -> Act:
+    states = step[5:9]
+    return Act(
+        number=step[2],
+        before=state_of_columns(*states[:2]),
+        after=state_of_columns(*states[2:]),
+        is_observed=False,
+    )
+
+
+def _all_acts(
+    root: str, own: Sequence[StoredChange], steps: Iterable[Row], plans: _Plans
+) -> Script[list[Act] | None]:
+    """All undos and redos at a path; None if they do not account for what is out now: something may
+    have moved to a tail, or belong to another session."""
+    acts = []
+    out: set[ChangeKey] = set()
+    for step in steps:
+        kind, outcome = step[1], step[-1]
+        if kind not in ("undo", "redo") or outcome in ("conflict", "skipped"):
+            continue
+        found = yield from plans.at(step, root, own)
+        if found is None:
+            return None
+        keys = {each.key for each in found[0]}
+        out = out | keys if kind == "undo" else out - keys
+        acts.append(found[1])
+    if out != {each.key for each in own if each.undone_by is not None}:
+        return None
+    return _without_returns(acts, [each.timeline for each in own])
+
+
+def _without_returns(acts: Sequence[Act], edits: Sequence[int]) -> list[Act]:
+    """The acts without those that the next one took back to the byte before anything else was
+    done."""
+    left: list[Act] = []
+    for act in acts:
+        last = left[-1] if left else None
+        if (
+            last is not None
+            and not (last.changes or act.changes)
+            and (last.before, last.after) == (act.after, act.before)
+            and not any(last.number < each < act.number for each in edits)
+        ):
+            left.pop()
+        else:
+            left.append(act)
+    return left
+
+
+def moved_paths(root: str, family: Iterable[str]) -> Script[set[bytes]]:
+    """The paths that undos and redos of a family of sessions wrote."""
+    paths: set[bytes] = set()
+    for session_id in family:
+        found = yield from rows("plan_moved_paths", session_id=session_id, worktree=root)
+        paths |= {bytes(path) for (path,) in found}
+    return paths
 
 
 def paths_with(root: str, family: Iterable[str], blobs: Iterable[str]) -> Script[set[bytes]]:
@@ -352,8 +466,7 @@ def _mark_part(home: Home, infos: dict[str, SessionInfo], now: int) -> Script[No
     args = {"session_id": session_id, "message_pos": pos, "id": part_id}
     found = yield from row("part_get", **args)
     message = found and (yield from row("message_at", session_id=session_id, pos=pos))
-    session = yield from row("session_get", id=session_id)
-    if not found or not message or session is None:
+    if not found or not message:
         return
     part = decode_part(session_id, message[0], found)
     if not isinstance(part, ToolPart):
@@ -366,7 +479,8 @@ def _mark_part(home: Home, infos: dict[str, SessionInfo], now: int) -> Script[No
     marked = msgspec.structs.replace(part, undone=mark)
     yield from run("part_set_data", **args, data=split_part(marked))
     if session_id not in infos:
-        infos[session_id] = wire.decode(session[0], SessionInfo)
+        # It may be in the trash, and be restored.
+        infos[session_id] = (yield from lock_session(session_id)).info
     event = PartUpdated(sessionID=session_id, part=marked, time=now)
     yield about(infos[session_id], event, f"part:{message[0]} {part_id}")
 

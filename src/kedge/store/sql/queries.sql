@@ -239,6 +239,10 @@ WHERE session_id = :session_id AND message_pos = :pos AND type IN ('step-start',
 SELECT message_pos, id, data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
 ORDER BY message_pos, id
 
+-- name: part_beginnings
+SELECT message_pos, id, substr(data, 1, 1000) FROM part WHERE session_id = :session_id AND type = 'tool'
+ORDER BY message_pos, id
+
 -- name: part_tools_like
 SELECT data FROM part WHERE session_id = :session_id AND type = 'tool' AND data LIKE :pattern
 
@@ -533,11 +537,13 @@ SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source
     before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
 FROM change WHERE session_id = :session_id AND pos = :pos AND part_id = :part_id AND n = :n AND tail_id IS NULL
 
+-- PostgreSQL indexes only the beginning of a path, so that is compared too, here and below.
+
 -- name: change_at_path
 SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
     before_blob, before_mode, after_blob, after_mode, reason, plan_id, undone_by
 FROM change WHERE worktree = :worktree AND path = :path AND tail_id IS NULL
-    AND source NOT IN ('call', 'folder', 'uncovered')
+    AND substr(path, 1, 500) = substr(:path, 1, 500) AND source NOT IN ('call', 'folder', 'uncovered')
 
 -- name: change_undone
 SELECT session_id, pos, part_id, n, message_id, worktree, path, timeline, source,
@@ -674,13 +680,24 @@ WHERE time_finished IS NULL ORDER BY time_created, id
 SELECT n, path, expect_blob, expect_mode, want_blob, want_mode, outcome FROM plan_step
 WHERE plan_id = :plan_id ORDER BY n
 
--- name: plan_step_at
-SELECT s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome, p.worktree, p.timeline, p.data
-FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path WHERE p.id = :plan_id
+-- name: plan_writes_at
+SELECT p.id, p.kind, p.timeline, p.worktree, s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
+FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
+WHERE p.session_id = :session_id AND p.state <> 'planned' AND substr(s.path, 1, 500) = substr(:path, 1, 500)
+
+-- name: plan_move_at
+SELECT p.id, p.kind, p.timeline, p.worktree, s.n, s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
+FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
+WHERE p.id = :plan_id AND substr(s.path, 1, 500) = substr(:path, 1, 500)
+
+-- name: plan_moved_paths
+SELECT DISTINCT s.path FROM plan p JOIN plan_step s ON s.plan_id = p.id
+WHERE p.session_id = :session_id AND p.worktree = :worktree AND p.kind IN ('undo', 'redo') AND p.state = 'final'
 
 -- name: plan_of_path
 SELECT 1 FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
-WHERE p.session_id = :session_id AND p.kind IN ('undo', 'redo') AND p.timeline > :after LIMIT 1
+WHERE p.session_id = :session_id AND p.kind IN ('undo', 'redo') AND p.timeline > :after
+    AND substr(s.path, 1, 500) = substr(:path, 1, 500) LIMIT 1
 
 -- name: plan_step_close
 UPDATE plan_step SET outcome = :outcome WHERE plan_id = :plan_id AND n = :n
@@ -853,20 +870,29 @@ SELECT path, digest, time_created FROM trust ORDER BY path, digest
 -- name: history_of_path
 SELECT session_id, pos, part_id, n, message_id, timeline, source,
     before_blob, before_mode, after_blob, after_mode, time
-FROM change WHERE worktree = :worktree AND path = :path
+FROM change WHERE worktree = :worktree AND path = :path AND substr(path, 1, 500) = substr(:path, 1, 500)
 
 -- name: history_of_plans
 SELECT p.session_id, p.kind, p.timeline, p.data, p.time_created, s.n,
     s.expect_blob, s.expect_mode, s.want_blob, s.want_mode, s.outcome
 FROM plan_step s JOIN plan p ON p.id = s.plan_id WHERE s.path = :path AND p.worktree = :worktree
+    AND substr(s.path, 1, 500) = substr(:path, 1, 500)
 
 -- name: history_gone_with
 SELECT path, before_blob FROM change
 WHERE worktree = :worktree AND timeline = :timeline AND session_id = :session_id AND part_id = :part_id
     AND after_blob IS NULL AND before_blob IS NOT NULL AND source NOT IN ('folder', 'uncovered', 'call')
 
+-- name: history_unwatched
+SELECT timeline FROM change WHERE worktree = :worktree AND source = 'call' AND reason IS NOT NULL
+ORDER BY timeline
+
+-- name: history_unwatched_between
+SELECT 1 FROM change WHERE worktree = :worktree AND source = 'call' AND reason IS NOT NULL
+    AND timeline > :first AND timeline <= :last LIMIT 1
+
 -- name: history_first
-SELECT session_id, pos, part_id FROM change WHERE worktree = :worktree ORDER BY timeline LIMIT 1
+SELECT session_id, pos, part_id, timeline FROM change WHERE worktree = :worktree ORDER BY timeline LIMIT 1
 
 -- name: history_tool
 SELECT p.id, p.type, p.data, m.id, m.parent_id, m.role, p.session_id, p.message_pos FROM part p
@@ -928,9 +954,12 @@ ORDER BY n LIMIT :limit
 -- name: timeline_write_before
 SELECT timeline, after_blob, after_mode, source FROM change
 WHERE worktree = :worktree AND path = :path AND timeline < :number
-    AND source IN ('declared', 'observed', 'shared', 'uncovered')
+    AND substr(path, 1, 500) = substr(:path, 1, 500) AND source IN ('declared', 'observed', 'shared', 'uncovered')
 ORDER BY timeline DESC LIMIT 1
 
+-- SQLite keeps the order of a CROSS JOIN: the path first, and not all steps of all plans.
+
 -- name: timeline_plans_before
-SELECT p.timeline, s.want_blob, s.want_mode, p.kind FROM plan_step s JOIN plan p ON p.id = s.plan_id
-WHERE s.path = :path AND p.worktree = :worktree AND p.timeline < :number AND s.outcome IN ('done', 'undone', 'unsure')
+SELECT p.timeline, s.want_blob, s.want_mode, p.kind FROM plan_step s CROSS JOIN plan p
+WHERE s.path = :path AND p.id = s.plan_id AND p.worktree = :worktree AND p.timeline < :number
+    AND substr(s.path, 1, 500) = substr(:path, 1, 500) AND s.outcome IN ('done', 'undone', 'unsure')

@@ -1,6 +1,7 @@
 """Checks of the history of paths: all that was ever written at one, whatever became of it."""
 
 import os
+from hashlib import sha256
 
 from kedge.domain.file_states import Absent, Present
 from kedge.domain.messages import Message as AnyMessage
@@ -11,6 +12,7 @@ from kedge.store.queries.plans import PlanStep
 from kedge.store.queries.projects import place_worktree
 from kedge.store.queries.retention import purge_session, stop_and_delete
 from kedge.store.queries.timeline import next_number
+from kedge.store.queries.undone import lives
 from kedge.store.transaction import Script
 from kedge.testing.store.database import Database
 from kedge.testing.store.scene import START, WORKTREE, Scene, opened
@@ -98,6 +100,27 @@ async def worktrees_around_a_path_are_looked_at(database: Database) -> None:
         history = await _history(scene, b"inner/a")
         assert [each.after for each in history.paths[0].writes] == [_ONE, _TWO]
         assert history.worktrees == (WORKTREE, inner)
+
+
+async def a_path_may_be_long(database: Database) -> None:
+    """Longer than what an index has room for, in calls and plans; only its end says which it is."""
+    async with opened(database) as scene:
+        info = await conversation(scene, 1)
+        await _place(scene)
+        user, answer = [each[0] for each in await scene.messages(info)]
+        # No two pieces are alike, so that nothing can be compressed.
+        folder = b"/".join(sha256(b"%d" % n).hexdigest().encode() for n in range(55))
+        one, other = folder + b"/one", folder + b"/other"
+        for n, path in enumerate((one, other)):
+            change = NewChange(path=path, before=Absent(), after=_ONE, source="declared")
+            await _add(scene, answer, f"prt_{n}", change)
+        back = PlanStep(number=0, path=one, expect=_ONE, want=Absent())
+        await revert(scene, info, user.id, steps=[back], outcomes={0: "done"})
+        for path, sources in ((one, ["declared", "revert"]), (other, ["declared"])):
+            (history,) = (await _history(scene, path)).paths
+            assert [each.source for each in history.writes] == sources
+        found = await scene.read(lives, WORKTREE, [one], [info.id])
+        assert [change.path for change in found[one].own] == [one]
 
 
 async def a_call_is_known_wherever_it_is(database: Database) -> None:

@@ -1,5 +1,2 @@
 -- Calls that were undone: the plan that took a change out of the files, while it is out.
 ALTER TABLE change ADD COLUMN undone_by TEXT;
-
--- What happened at one path, whoever did it: undoing one call must not read everything that came later.
-CREATE INDEX change_path ON change (worktree, path, timeline) WHERE tail_id IS NULL;

@@ -26,7 +26,7 @@ needed on the way."""
 
 ASIDE = {
     "prompt": {"agent/references.py"},
-    "revert": {"engine/revert/calls.py", "engine/revert/undo.py", "store/queries/undone.py"},
+    "revert": {"engine/revert/calls.py", "engine/revert/undo.py"},
     "page": set[str](),
 }
 """What the page names in a journey although this one does not pass there."""

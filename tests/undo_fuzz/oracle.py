@@ -3,7 +3,7 @@ told from who wrote which line, not by merging."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -64,6 +64,15 @@ class Undoing:
         """The same, whatever the path."""
         return {record for records in self.own.values() for record in records}
 
+    def without_beside(self) -> "Undoing":
+        """The same without undos and what they took out; itself if there are none."""
+        rows = [row for row in self.rows if not row.is_beside]
+        if len(rows) == len(self.rows):
+            return self
+        beside = [row.record for row in self.rows if row.is_beside]
+        foreign = sorted([*self.foreign, *beside], key=lambda record: record.number)
+        return replace(self, rows=rows, foreign=foreign)
+
     def foreign_at(self, path: str, *, near: bool = False) -> list[Record]:
         """What others did to a path after the first change that is undone."""
         first = self.own[path][0].number
@@ -115,9 +124,7 @@ def judge(world: World, undoing: Undoing, figures: Counter[str]) -> None:
         figures[entry.outcome] += 1
         _check_said(undoing, path)
         if path in undoing.own and all(record.sure for record in undoing.own[path]):
-            _check_content(undoing, path)
-            if not world.is_blurred:
-                _check_merge(undoing, path, figures)
+            _check_promise(world, undoing, path, figures)
     _check_folders(undoing)
     _check_nothing_lost(world, undoing, figures)
     if undoing.applied:
@@ -150,7 +157,8 @@ def _check_paths(world: World, undoing: Undoing) -> None:
     rows = [row for row in undoing.rows if not row.is_folder]
     for row in rows:
         path = row.record.path
-        if row.record.sure and path not in world.disturbed and path not in undoing.entries:
+        is_known = row.record.sure and not row.is_beside and path not in world.disturbed
+        if is_known and path not in undoing.entries:
             raise Violation("receipt", path, f"missing, though {row.record.source}")
     known = {row.record.path for row in rows}
     for path, entry in undoing.entries.items():
@@ -205,6 +213,24 @@ def _change(before: State, after: State) -> str:
     if before == after:
         return "as it was"
     return "made" if before is None else "deleted" if after is None else "changed"
+
+
+def _check_promise(world: World, undoing: Undoing, path: str, figures: Counter[str]) -> None:
+    """What the path holds is right, also if undos and what they took out are thought away: together
+    they are nothing."""
+    try:
+        _check_own(world, undoing, path, figures)
+    except Violation:
+        alone = undoing.without_beside()
+        if alone is undoing or path not in alone.own:
+            raise
+        _check_own(world, alone, path, figures)
+
+
+def _check_own(world: World, undoing: Undoing, path: str, figures: Counter[str]) -> None:
+    _check_content(undoing, path)
+    if not world.is_blurred:
+        _check_merge(undoing, path, figures)
 
 
 def _check_content(undoing: Undoing, path: str) -> None:

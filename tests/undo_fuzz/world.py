@@ -548,6 +548,12 @@ class World:
             for row in rows
             if not row.is_folder and row.record.source in OWN and row.record.path not in left
         ]
+        for path in {row.record.path for row in went}:
+            here = [row for row in member.rows if row.record.path == path and not row.is_folder]
+            rest = [row for row in here if row not in member.out and row not in went]
+            # What a revert of files wrote there goes with the last of the calls.
+            if all(row.plan is not None for row in rest):
+                went += rest
         member.out.update(went)
         member.undone.append(Undone(rows=went, records=records))
 

@@ -691,7 +691,7 @@ FROM plan p JOIN plan_step s ON s.plan_id = p.id AND s.path = :path
 WHERE p.id = :plan_id AND substr(s.path, 1, 500) = substr(:path, 1, 500)
 
 -- name: plan_moved_paths
-SELECT DISTINCT s.path FROM plan p JOIN plan_step s ON s.plan_id = p.id
+SELECT s.path FROM plan p JOIN plan_step s ON s.plan_id = p.id
 WHERE p.session_id = :session_id AND p.worktree = :worktree AND p.kind IN ('undo', 'redo') AND p.state = 'final'
 
 -- name: plan_of_path

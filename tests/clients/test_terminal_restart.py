@@ -41,6 +41,9 @@ def test_everything_is_there(screens: Screens, serve: Serve) -> None:
     screens.until("interrupted")
 
 
+# Once in five runs of the whole suite the UI went on to show that the turn runs. Until it is known
+# whose race that is, this is not in `make test`.
+@pytest.mark.torture
 @pytest.mark.skipif(
     server_name() == "opencode",
     reason="OpenCode's own terminal learns nothing of what its server did before it went",
